@@ -1,0 +1,143 @@
+"""Real child processes that hang, crash, hoard memory and are replaced."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from conductor_jax.errors import UserError
+from conductor_jax.tasks.graders.process import IsolatedFunction
+from conductor_jax.tasks.task import GradingError
+
+FUNCTIONS = '''
+import os
+import sys
+import time
+
+from conductor_jax.tasks.task import GradingError
+
+def modules(): return sorted(sys.modules)
+def double(x): return 2 * x
+def fail(): raise ZeroDivisionError("by hand")
+def refuse(): raise GradingError("not mine")
+def pid(): return os.getpid()
+def die(): os._exit(3)
+def hang_in_c(): return len(str(9 ** 9 ** 9))
+def sleep(): time.sleep(600)
+def hoard(): return len(bytearray(8 * 2**30))
+def pid_then_hang(hang): return 9 ** 9 ** 9 if hang else os.getpid()
+def shout(): print("noise"); return 1
+'''
+
+
+@pytest.fixture(scope="module", autouse=True)
+def functions(tmp_path_factory):
+  folder = tmp_path_factory.mktemp("functions")
+  (folder / "grader_test_functions.py").write_text(FUNCTIONS)
+  sys.path.insert(0, str(folder))
+  yield
+  sys.path.remove(str(folder))
+
+
+@pytest.fixture
+def isolated():
+  made = []
+
+  def make(name, time_limit=20.0, processes=1):
+    made.append(IsolatedFunction(f"grader_test_functions:{name}", time_limit, processes))
+    return made[-1]
+
+  yield make
+  for function in made:
+    function.close()
+
+
+def gone(pid):
+  try:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+  except FileNotFoundError:
+    return True
+
+
+async def test_arguments_and_results_travel(isolated):
+  double = isolated("double", processes=2)
+  assert await asyncio.gather(*(double(x) for x in range(50))) == [2 * x for x in range(50)]
+  assert await double("a\nß\ud800") == "a\nß\ud800" * 2
+
+
+async def test_a_child_is_kept_for_the_next_call_and_ends_with_close(isolated):
+  pid = isolated("pid")
+  first = await pid()
+  assert await pid() == first
+  assert not gone(first)
+  pid.close()
+  assert gone(first)
+
+
+async def test_a_child_killed_while_idle_costs_one_verdict_only(isolated):
+  pid = isolated("pid")
+  first = await pid()
+  os.kill(first, signal.SIGKILL)
+  with pytest.raises(GradingError, match="process died"):
+    await pid()
+  assert await pid() != first
+
+
+def test_a_child_serves_calls_from_one_event_loop_after_another(isolated):
+  pid = isolated("pid")
+  assert asyncio.run(pid()) == asyncio.run(pid())
+
+
+async def test_the_child_does_not_import_jax(isolated):
+  modules = await isolated("modules")()
+  assert not {"jax", "jaxlib", "numpy"} & set(modules)
+
+
+@pytest.mark.parametrize("name, message", [
+    ("fail", "ZeroDivisionError: by hand"), ("refuse", "^not mine$"),
+    ("die", r"process died \(exit status 3\)"), ("hoard", "MemoryError")])
+async def test_a_failure_is_a_grading_error(isolated, name, message):
+  with pytest.raises(GradingError, match=message):
+    await isolated(name)()
+
+
+@pytest.mark.parametrize("name", ["sleep", "hang_in_c"])
+async def test_a_call_beyond_the_limit_is_a_grading_error(isolated, name):
+  with pytest.raises(GradingError, match="longer than 0.2 s"):
+    await isolated(name, time_limit=0.2)()
+
+
+async def test_what_the_function_prints_is_not_taken_for_its_reply(isolated):
+  assert await isolated("shout")() == 1
+
+
+async def test_a_child_that_does_not_start_is_a_user_error(isolated):
+  with pytest.raises(UserError, match="did not start"):
+    await isolated("nothing_of_the_kind")()
+
+
+def test_a_hanging_child_does_not_outlive_a_killed_parent():
+  parent = subprocess.Popen(
+      [sys.executable, "-c",
+       "import asyncio\n"
+       "from conductor_jax.tasks.graders.process import IsolatedFunction\n"
+       "async def main():\n"
+       "  pid = IsolatedFunction('grader_test_functions:pid_then_hang', 1.0, 1)\n"
+       "  print(await pid(False), flush=True)\n"
+       "  await pid(True)\n"
+       "asyncio.run(main())\n"],
+      stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+      env={**os.environ, "PYTHONPATH": ":".join(sys.path)})
+  pid = int(parent.stdout.readline())
+  parent.kill()
+  parent.wait()
+  parent.stdout.close()
+  deadline = time.monotonic() + 20
+  while not gone(pid):
+    assert time.monotonic() < deadline
+    time.sleep(0.02)
