@@ -1,0 +1,66 @@
+"""The one representation of a plan that every format parses into and every executor reads."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Step:
+  """One call of one worker.
+
+  Attributes:
+    worker: the worker's id in the pool on offer.
+    subtask: what the worker is asked to do, in natural language.
+    sees: the earlier steps whose subtask and answer the worker is shown, ascending.
+  """
+
+  worker: int
+  subtask: str
+  sees: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Workflow:
+  """Steps in order; the last step's answer is the workflow's.
+
+  `sees` holds earlier steps only, so a workflow is a directed acyclic graph by construction.
+
+  Raises:
+    ValueError: no steps, or a step that sees itself, a later step, or one step twice.
+  """
+
+  steps: tuple[Step, ...]
+
+  def __post_init__(self):
+    if not self.steps:
+      raise ValueError("a workflow needs at least one step")
+    for index, step in enumerate(self.steps):
+      if list(step.sees) != sorted(set(step.sees)) or any(not 0 <= s < index for s in step.sees):
+        raise ValueError(f"step {index} may see distinct earlier steps only, got {step.sees}")
+
+
+@dataclass(frozen=True)
+class ParsedPlan:
+  """A completion that parsed.
+
+  Attributes:
+    workflow: what it says.
+    spans: `spans[step, field] = (start, end)`, in characters of the completion, for the fields
+      "worker", "subtask" and "sees".
+  """
+
+  workflow: Workflow
+  spans: Mapping[tuple[int, str], tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class ParseFailure:
+  """A completion that did not parse.
+
+  Attributes:
+    reason: one sentence.
+    position: the character of the completion at which parsing gave up.
+  """
+
+  reason: str
+  position: int

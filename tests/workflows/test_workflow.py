@@ -1,0 +1,43 @@
+import pytest
+
+from conductor_jax.workers.call import CallRecord, Usage
+from conductor_jax.workflows.transcript import Transcript
+from conductor_jax.workflows.workflow import Step, Workflow
+
+
+@pytest.mark.parametrize("sees", [(2,), (1,), (-1,), (0, 0), (5,)])
+def test_a_step_sees_distinct_earlier_steps_only(sees):
+  with pytest.raises(ValueError, match="step 1"):
+    Workflow((Step(0, "a"), Step(0, "b", sees)))
+
+
+def test_what_a_step_sees_is_ascending():
+  steps = (Step(0, "a"), Step(0, "b"))
+  assert Workflow((*steps, Step(0, "c", (0, 1)))).steps[2].sees == (0, 1)
+  with pytest.raises(ValueError, match=r"step 2 .*\(1, 0\)"):
+    Workflow((*steps, Step(0, "c", (1, 0))))
+
+
+def test_a_workflow_has_a_step():
+  with pytest.raises(ValueError, match="at least one step"):
+    Workflow(())
+
+
+def test_equal_plans_are_equal_and_hash_alike():
+  one, other = (Workflow((Step(1, "a"), Step(0, "b", (0,)))) for _ in range(2))
+  assert one == other
+  assert len({one, other, Workflow((Step(1, "a"),))}) == 2
+
+
+def test_usage_adds_up():
+  assert Usage(1, 2, 0.5) + Usage(10, 20, 0.25) == Usage(11, 22, 0.75)
+  assert Usage(11, 22, 0.75).tokens == 33
+
+
+@pytest.mark.parametrize(("outcomes", "unavailable"), [
+    (("answered", "truncated"), False), (("refused", "skipped"), False),
+    (("unavailable", "skipped"), True), (("unavailable", "answered"), True)])
+def test_a_transcript_tells_infrastructure_from_the_plan(outcomes, unavailable):
+  calls = [CallRecord("w", {}, "", Usage(), 0.0, 1, outcome) for outcome in outcomes]
+  workflow = Workflow((Step(0, "a"), Step(0, "b", (0,))))
+  assert Transcript(workflow, calls, None, Usage()).unavailable is unavailable
