@@ -1,0 +1,90 @@
+"""The training loop: one page for every phase, warm start and GRPO alike."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from conductor_jax.errors import UserError
+from conductor_jax.training.batch import GroupedBatch
+from conductor_jax.training.checkpoint import Checkpoints
+from conductor_jax.training.logprobs import Params
+from conductor_jax.training.step import Measurements, TrainState
+
+# Steps in a row without a finite gradient after which a run stops.
+MAX_SKIPPED = 3
+
+
+class Interrupted(Exception):
+  """The run was asked to stop, and has: its checkpoint is written."""
+
+
+@dataclass(frozen=True)
+class Phase:
+  """One phase of a run.
+
+  Attributes:
+    name: "sft" or "grpo".
+    steps: how many.
+    batch: step → the next batch, and what is to be reported about it.
+    update: (state, reference, batch) → (state, measurements).
+    reference: parameters of the reference policy, None where the loss has none.
+    record: what a checkpoint holds beside the state, the data cursor among it; JSON types.
+    publish: told the new parameters and their version, the number of steps taken.
+    checkpoint_every: steps from one checkpoint to the next; the last step always has one.
+  """
+
+  name: str
+  steps: int
+  batch: Callable[[int], tuple[GroupedBatch, Mapping[str, float]]]
+  update: Callable[[TrainState, Params | None, GroupedBatch], tuple[TrainState, Measurements]]
+  reference: Params | None
+  record: Callable[[], Mapping[str, Any]]
+  publish: Callable[[Params, int], None]
+  checkpoint_every: int
+
+
+def train_phase(
+    phase: Phase, state: TrainState, *, start: int, checkpoints: Checkpoints,
+    write: Callable[[int, Mapping[str, float]], None], stop: Callable[[], bool]
+) -> TrainState:
+  """Trains one phase to its end.
+
+  Args:
+    phase: what to do.
+    state: after `start` steps.
+    start: steps taken before.
+    checkpoints: where states are kept.
+    write: told each step's number and values.
+    stop: asked after every step whether to end here.
+
+  Returns:
+    The last state.
+
+  Raises:
+    Interrupted: `stop` said so. The state is in a checkpoint.
+    UserError: too many steps in a row without a finite gradient.
+  """
+  for step in range(start, phase.steps):
+    began = time.perf_counter()
+    batch, values = phase.batch(step)
+    collected = time.perf_counter()
+    state, measurements = phase.update(state, phase.reference, batch)
+    values = {**values, **jax.tree.map(float, jax.device_get(measurements))}
+    ended = time.perf_counter()
+    values |= {"seconds_training": ended - collected, "seconds": ended - began}
+    phase.publish(state.params, step + 1)
+    write(step, values)
+    if int(state.skipped) >= MAX_SKIPPED:
+      last = checkpoints.folder / str(checkpoints.newest())
+      raise UserError(
+          f"{phase.name}: no finite gradient in {MAX_SKIPPED} steps in a row, up to step {step + 1}"
+          f"; the last good checkpoint is {last}: lower the learning rate and train again")
+    stopping = stop()
+    if stopping or (step + 1) % phase.checkpoint_every == 0 or step + 1 == phase.steps:
+      checkpoints.save(step + 1, state, phase.record())
+    if stopping and step + 1 < phase.steps:
+      raise Interrupted(f"{phase.name} stopped after step {step + 1} of {phase.steps}")
+  return state
