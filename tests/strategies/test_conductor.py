@@ -1,0 +1,100 @@
+import asyncio
+import threading
+
+import numpy as np
+import pytest
+
+from conductor_jax.rewards import RewardValues
+from conductor_jax.rollouts import Conductor
+from conductor_jax.sampling.sampler import Completion
+from conductor_jax.strategies.conductor import ConductorStrategy
+from conductor_jax.strategies.strategy import task_seed
+from conductor_jax.tasks.graders import Graders
+from conductor_jax.tasks.task import Task
+from conductor_jax.workers.client import PoolClient
+from conductor_jax.workflows.executor import Executor
+from conductor_jax.workflows.workflow import ParseFailure, Step, Workflow
+
+
+def lists(worker: int) -> str:
+  return f'model_id = [{worker}]\nsubtasks = ["Solve it."]\naccess_list = [[]]'
+
+
+class Characters:
+  """A tokenizer with one token per character; 0 ends a sequence."""
+
+  eos_token_id = 0
+
+  def apply_chat_template(self, messages, **_) -> list[int]:
+    return [ord(character) for character in messages[-1]["content"]]
+
+  def decode(self, tokens, **_) -> str:
+    return "".join(map(chr, tokens))
+
+
+class Scripted:
+  """Writes, for each question, the text the script has for it."""
+
+  def __init__(self, script: dict[str, str]):
+    self.script = script
+    self.calls = []
+
+  def sample(self, prompts, seeds, temperature):
+    self.calls.append((len(prompts), seeds.tolist(), temperature))
+    groups = []
+    for prompt in prompts:
+      question = Characters().decode(prompt).split("\n")[0].removeprefix("Question: ")
+      tokens = np.array([*map(ord, self.script[question]), 0], np.int32)
+      groups.append([Completion(tokens, np.zeros(len(tokens), np.float32), "stop", 7)])
+    return groups
+
+
+class Waiting(Scripted):
+  """Writes nothing before it is told to."""
+
+  def __init__(self, script: dict[str, str]):
+    super().__init__(script)
+    self.released = threading.Event()
+
+  def sample(self, prompts, seeds, temperature):
+    assert self.released.wait(20), "the event loop stood still"
+    return super().sample(prompts, seeds, temperature)
+
+
+@pytest.fixture
+async def conductor(workers):
+  async with PoolClient(workers.pool, request_timeout=5, max_attempts=1) as client:
+    async with Graders() as graders:
+
+      def strategy(sampler) -> ConductorStrategy:
+        return ConductorStrategy(Conductor(
+            sampler=sampler, tokenizer=Characters(), executor=Executor(client, context="messages"),
+            graders=graders, reward_values=RewardValues(), max_steps=5, access="binary",
+            temperature=1.0), temperature=0.0)
+
+      yield strategy
+
+
+async def test_each_task_gets_one_plan_of_one_batch(workers, conductor):
+  sampler = Scripted({"a?": lists(0), "b?": lists(1), "c?": "I give up.", "d?": lists(3)})
+  tasks = [Task(question, question, "4", "arithmetic") for question in sampler.script]
+  attempts = await conductor(sampler).answer(tasks, seed=9)
+  assert sampler.calls == [(4, [[task_seed(9, task)] for task in tasks], 0.0)]
+  assert [attempt.task for attempt in attempts] == tasks
+  assert [attempt.right for attempt in attempts] == [True, False, False, False]
+  assert [attempt.rejected for attempt in attempts] == [False, False, False, True]
+  assert attempts[0].plan == Workflow((Step(0, "Solve it."),))
+  assert isinstance(attempts[2].plan, ParseFailure)
+  assert attempts[2].transcript is None
+  assert workers.requests == {"four": 1, "five": 1}
+
+
+async def test_the_event_loop_goes_on_while_the_policy_writes(conductor):
+  sampler = Waiting({"a?": lists(0)})
+  answering = asyncio.create_task(
+      conductor(sampler).answer([Task("a?", "a?", "4", "arithmetic")], seed=0))
+  await asyncio.sleep(0.01)
+  assert not answering.done()
+  sampler.released.set()
+  (attempt,) = await answering
+  assert attempt.right
