@@ -1,0 +1,102 @@
+"""The frame of report.html: style and skeleton, nothing loaded from outside."""
+
+from collections.abc import Sequence
+from html import escape
+
+# Series colours start from Okabe and Ito's. Each has a contrast of 3 or more with its ground, and
+# any two differ by 15 or more in CIELAB, also as seen with each kind of colour blindness.
+_STYLE = """
+:root {
+  color-scheme: light dark;
+  --ground: #fff; --raised: #f5f6f7; --ink: #1d2125; --quiet: #59626b; --grid: #d5d9dd;
+  --series-0: #0072b2; --series-1: #d55e00; --series-2: #00966c; --series-3: #7d2a68;
+  --series-4: #c773a8; --series-5: #5c4400; --series-6: #111;
+  --high: #d6efe4; --middle: #fbeccb; --low: #f8dcd0; --none: #e4e7ea;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --ground: #14171a; --raised: #1d2125; --ink: #e4e7ea; --quiet: #a0a9b2; --grid: #3a4148;
+    --series-0: #56b4e9; --series-1: #e8702a; --series-2: #22a85c; --series-3: #f5a0c8;
+    --series-4: #f0e442; --series-5: #8f68ee; --series-6: #fff;
+    --high: #12402f; --middle: #4a3a10; --low: #52261a; --none: #343a40;
+  }
+}
+* { box-sizing: border-box; }
+body {
+  margin: 0 auto; max-width: 1180px; padding: 1.5rem 1rem 4rem;
+  background: var(--ground); color: var(--ink);
+  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
+}
+h1 { font-size: 1rem; font-weight: 600; color: var(--quiet); margin: 0 0 .5rem;
+  overflow-wrap: anywhere; }
+h2 { font-size: 1.3rem; margin: 2.5rem 0 .75rem; }
+h3 { font-size: 1rem; margin: 0; }
+h4 { font-size: .85rem; margin: 1rem 0 .25rem; color: var(--quiet); }
+small { font-weight: 400; }
+.headline { font-size: clamp(2rem, 8vw, 3.2rem); line-height: 1.1; margin: 0;
+  font-variant-numeric: tabular-nums; }
+.headline span { display: block; font-size: 1rem; color: var(--quiet); margin-top: .4rem; }
+.lead { margin: .25rem 0 0; }
+.facts { display: flex; flex-wrap: wrap; gap: .75rem; margin: 1.25rem 0 0; }
+.facts div { background: var(--raised); border-radius: .5rem; padding: .5rem .9rem; }
+dt { font-size: .85rem; color: var(--quiet); }
+dd { margin: 0; font-size: 1.15rem; font-variant-numeric: tabular-nums; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .35rem .8rem; text-align: right; border-bottom: 1px solid var(--grid); }
+thead th { vertical-align: bottom; font-size: .9rem; }
+th[scope=row] { text-align: left; font-weight: 400; position: sticky; left: 0;
+  background: var(--ground); }
+th.kind { padding-left: 2rem; color: var(--quiet); }
+th[scope=row].main, td.main { font-weight: 600; }
+.heat { background: color-mix(in srgb, var(--series-0) var(--share), var(--ground)); }
+.panels { display: grid; column-gap: 2.5rem;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
+figure { margin: 0 0 2rem; max-width: 34rem; min-width: 0;
+  display: grid; grid-row: span 3; grid-template-rows: subgrid; }
+figure > svg { display: block; width: 100%; height: auto; }
+figure > svg * { stroke-linejoin: round; stroke-linecap: butt; }
+figure p { font-size: .85rem; color: var(--quiet); margin: .25rem 0 0; }
+figcaption ul { list-style: none; display: flex; flex-wrap: wrap; gap: 0 1.1rem; padding: 0;
+  margin: .15rem 0 .35rem; font-size: .85rem; font-variant-numeric: tabular-nums; }
+figcaption li svg { width: 26px; height: 8px; margin-right: .4rem; }
+pre { background: var(--raised); border-radius: .4rem; padding: .6rem .8rem; margin: 0;
+  font: .85rem/1.45 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace;
+  white-space: pre-wrap; overflow-wrap: anywhere; }
+.rollout { border-bottom: 1px solid var(--grid); padding: .5rem 0; }
+.rollout ol { margin: 0; padding-left: 1.4rem; }
+summary { cursor: pointer; overflow-wrap: anywhere; }
+@media (max-width: 40rem) {
+  th, td { padding: .3rem .4rem; font-size: .85rem; }
+  th.kind { padding-left: 1.2rem; }
+}
+.reward { border-radius: .3rem; padding: .05rem .45rem; font-size: .85rem; white-space: nowrap; }
+.high { background: var(--high); } .middle { background: var(--middle); }
+.low { background: var(--low); } .none { background: var(--none); }
+"""
+
+
+def page(name: str, sections: Sequence[str]) -> str:
+  """The whole document.
+
+  Args:
+    name: the run's name.
+    sections: HTML, already escaped.
+  """
+  # The policy makes the browser refuse whatever would be loaded or run, should a text ever slip
+  # through unescaped.
+  return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(name)}: training report</title>
+<style>{_STYLE}</style>
+</head>
+<body>
+<h1>Training report: {escape(name)}</h1>
+{"".join(section for section in sections)}
+</body>
+</html>
+"""

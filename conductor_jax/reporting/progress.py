@@ -1,0 +1,174 @@
+"""What a person sees in the terminal while a run goes on, and the comparison at its end."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+# (metric, label, format) in the order printed; a metric that a step doesn't have is left out.
+_ITERATION_FIELDS = (
+    ("loss", "loss", "{:.4f}"),
+    ("reward", "reward", "{:.2f}"),
+    ("accuracy", "accuracy", "{:.2f}"),
+    ("parse_rate", "parse", "{:.2f}"),
+    ("steps_per_plan", "steps", "{:.2f}"),
+    ("worker_entropy_bits", "entropy", "{:.2f} bits"),
+    ("rejected", "rejected", "{:.1%}"),
+    ("skipped", "update", "skipped"),
+    ("seconds_sampling", "sample", "{:.2f} s"),
+    ("seconds_executing", "execute", "{:.2f} s"),
+    ("seconds_training", "train", "{:.2f} s"),
+    ("seconds", "step", "{:.2f} s"),
+)
+_NOTHING, _NOT_FINITE = "–", "not finite"
+
+_COLUMN_ORDER = ("before_rl", "after_rl", "best_single_worker", "random_plan")
+_ROWS = (
+    ("accuracy", "accuracy", "{:.1%}"),
+    ("parse_rate", "plans that parse", "{:.1%}"),
+    ("correct_given_parsed", "correct given parsed", "{:.1%}"),
+    ("steps_per_plan", "steps per plan", "{:.2f}"),
+    ("worker_entropy_bits", "worker entropy, bits", "{:.2f}"),
+    ("tokens_per_task", "tokens per task", "{:,.0f}"),
+    ("cost_per_task", "cost per task, $", "{:.3g}"),
+    ("tasks", "tasks", "{:,.0f}"),
+    ("rejected", "of them without a verdict", "{:,.0f}"),
+)
+
+
+def _cell(value: Any, form: str) -> str:
+  if value is None:
+    return _NOTHING
+  return form.format(value) if math.isfinite(value) else _NOT_FINITE
+
+
+def iteration_line(step: int, total: int, values: Mapping[str, Any]) -> str:
+  """One line on one step, such as `  12/160  reward 0.71  accuracy 0.44`.
+
+  Args:
+    step: steps done, this one included.
+    total: steps of the phase.
+    values: the step's metrics.
+  """
+  parts = [f"  {step:{len(str(total))}d}/{total}"]
+  for key, label, form in _ITERATION_FIELDS:
+    if key in values and _worth_a_place(key, values):
+      parts.append(f"{label} {_cell(values[key], form)}")
+  return "  ".join(parts)
+
+
+def _worth_a_place(key: str, values: Mapping[str, Any]) -> bool:
+  if key == "loss" and "reward" in values:
+    # A policy gradient's loss is near 0 by construction: only a broken one is news.
+    return values["loss"] is not None and not math.isfinite(values["loss"])
+  return key not in ("rejected", "skipped") or values[key] != 0
+
+
+def comparison(heldout: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+  """The held-out results as text, for the terminal and the report alike.
+
+  Args:
+    heldout: what `evaluate` returned, by name.
+
+  Returns:
+    The column headings, the first one empty, and the rows: a label, then one cell per column.
+    Rows in which no column has a value are left out, and the rejected tasks where there are none; a
+    missing value is "–".
+  """
+  names = [name for name in _COLUMN_ORDER if name in heldout]
+  names += [name for name in heldout if name not in names]
+  accuracies = [heldout[name].get("accuracy_by_kind", {}) for name in names]
+  kinds = sorted({kind for by_kind in accuracies for kind in by_kind})
+  rows = []
+  for key, label, form in _ROWS:
+    cells = [_cell(heldout[name].get(key), form) for name in names]
+    known = any(cell != _NOTHING for cell in cells)
+    if known and (key != "rejected" or any(heldout[name].get(key) for name in names)):
+      rows.append([label, *cells])
+    if key == "accuracy":
+      rows += [["  " + kind, *(_cell(by_kind.get(kind), "{:.1%}") for by_kind in accuracies)]
+               for kind in kinds]
+  return ["", *(heading(name) for name in names)], rows
+
+
+def heading(name: str) -> str:
+  """A result's name as people read it: `best_single_worker` is "best single worker"."""
+  return name.replace("_", " ").replace(" rl", " RL")
+
+
+class Terminal:
+  """Prints a run. Without a terminal it writes plain lines: no bar and no control codes."""
+
+  def __init__(self, console: Console | None = None):
+    """Chooses where to print.
+
+    Args:
+      console: standard output by default.
+    """
+    self._console = Console(highlight=False) if console is None else console
+
+  def print(self, line: str) -> None:
+    """Prints one line as it is, above the bar if there is one."""
+    # No wrapping: a pipe is taken to be 80 columns wide, and a log is read by line.
+    self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+  @contextmanager
+  def phase(self, name: str, *, start: int, total: int, every: int = 1) -> Iterator["Phase"]:
+    """Shows the progress of one phase while the block runs.
+
+    Args:
+      name: what stands beside the bar.
+      start: steps done before, by the run that this one resumes.
+      total: steps of the whole phase.
+      every: a line is printed for every so many steps, and for the last.
+    """
+    progress = Progress(
+        TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
+        TimeRemainingColumn(), console=self._console, transient=True,
+        disable=not self._console.is_terminal)
+    bar = progress.add_task(name, total=total, completed=start)
+    with progress:
+      yield Phase(self, progress, bar, total, every)
+
+  def results(self, heldout: Mapping[str, Mapping[str, Any]]) -> None:
+    """Prints the comparison of the held-out results."""
+    headings, rows = comparison(heldout)
+    self._console.print(_table(headings, rows))
+
+
+class Phase:
+  """A running phase; `Terminal.phase` makes it."""
+
+  def __init__(self, terminal: Terminal, progress: Progress, bar: Any, total: int, every: int):
+    self._terminal = terminal
+    self._progress = progress
+    self._bar = bar
+    self._total = total
+    self._every = every
+
+  def advance(self, step: int, values: Mapping[str, Any]) -> None:
+    """Moves the bar and prints the line of a step that has ended.
+
+    Args:
+      step: the step within the phase, counted from 0.
+      values: its metrics.
+    """
+    done = step + 1
+    self._progress.update(self._bar, completed=done)
+    if done % self._every == 0 or done == self._total:
+      self._terminal.print(iteration_line(done, self._total, values))
+
+
+def _table(headings: list[str], rows: Iterable[list[str]]) -> Table:
+  table = Table(box=box.SIMPLE_HEAD, title="Held-out tasks", title_justify="left")
+  table.add_column(headings[0], no_wrap=True)
+  for title in headings[1:]:
+    table.add_column(title, justify="right", min_width=max(len(word) for word in title.split()))
+  for label, *cells in rows:
+    table.add_row(label, *cells, style="bold" if label == "accuracy" else None)
+  return table

@@ -1,0 +1,214 @@
+"""report.html: complete, self-contained, and safe with whatever text a model wrote."""
+
+import html
+import math
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from conductor_jax.reporting.report import write_report
+
+VOID = {"meta", "br", "link", "img", "input", "hr"}
+
+
+class Balance(HTMLParser):
+  """Checks that elements nest, and collects the names of those there are."""
+
+  def __init__(self):
+    super().__init__()
+    self.open, self.seen, self.text = [], set(), []
+
+  def handle_starttag(self, tag, attrs):
+    self.seen.add(tag)
+    if tag not in VOID:
+      self.open.append(tag)
+
+  def handle_endtag(self, tag):
+    assert self.open.pop() == tag
+
+  def handle_startendtag(self, tag, attrs):
+    self.seen.add(tag)
+
+  def handle_data(self, data):
+    self.text.append(data)
+
+
+def read(path):
+  text = path.read_text(encoding="utf-8")
+  parser = Balance()
+  parser.feed(text)
+  assert parser.open == []
+  return text, parser
+
+
+def result(accuracy):
+  return {
+      "accuracy": accuracy, "accuracy_by_kind": {"words": accuracy}, "parse_rate": 1.0,
+      "correct_given_parsed": accuracy, "steps_per_plan": 1.2, "worker_entropy_bits": 2.0,
+      "tokens_per_task": 100.0, "cost_per_task": 0.001, "tasks": 400, "rejected": 0}
+
+
+def grpo(step):
+  return {
+      "phase": "grpo", "step": step, "reward": 0.5, "accuracy": 0.25, "accuracy/words": 0.25,
+      "parse_rate": 1.0, "correct_given_parsed": 0.25, "steps_per_plan": 1.5,
+      "worker_entropy_bits": 1.0, "access_density": 0.5, "worker_tokens": 80.0,
+      "zero_variance_groups": 0.5, "rejected": 0.0, "loss": 0.0,
+      "kl": 0.01, "entropy": 1.0, "clip_fraction": 0.0, "grad_norm": None, "learning_rate": 1e-4,
+      "logprob_gap_mean": 1e-3, "logprob_gap_max": 1e-2, "completion_tokens": 40.0,
+      "seconds_sampling": 0.5, "seconds_executing": 0.4, "seconds_training": 0.7,
+      "share/words/small": 0.25, "share/words/a/b": 0.75}
+
+
+def rollout(number=0, **changes):
+  return {
+      "task": {"id": f"words-{number}", "question": f"Spell {number}.", "kind": "words",
+               "reference": "yes"},
+      "completion": "model_id = [0]", "answer": "no", "reward": 0.5,
+      "calls": [{"worker": "small", "response": "no", "outcome": "answered", "error": None}],
+      **changes}
+
+
+SUMMARY = {
+    "seconds": 5400.0, "iterations": 40, "peak_memory_gib": 2.5,
+    "heldout": {"before_rl": result(0.25), "after_rl": result(0.5),
+                "best_single_worker": result(0.375), "random_plan": result(0.125)}}
+METRICS = [{"phase": "sft", "step": i, "loss": 3.0 / (i + 1), "grad_norm": 1.0} for i in range(30)]
+METRICS += [grpo(i) for i in range(40)]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+  """The page of a whole run."""
+  workdir = tmp_path_factory.mktemp("whole")
+  path = write_report(workdir, SUMMARY, "{}", METRICS, [rollout()])
+  assert path == workdir / "report.html"
+  return read(path)[0]
+
+
+def test_a_whole_run_shows_every_panel(whole):
+  titles = set(re.findall(r"<h3>(.*?)</h3>", whole))
+  assert titles >= {
+      "Reward and accuracy", "Accuracy by kind of task", "Parsing and correctness",
+      "Steps per plan", "Open access lists", "Worker entropy", "Worker tokens",
+      "Divergence and sampler mismatch", "Policy loss", "Time per iteration", "Warm-start loss"}
+  # Every gradient norm of the training steps is null.
+  assert "Gradient norm" not in titles
+  assert re.findall(r"<h2>(.*?)</h2>", whole) == [
+      "Held-out tasks", "Learning curves", "Which worker is called", "Warm start",
+      "Sample rollouts of the last iteration", "Configuration"]
+
+
+def test_the_headline_compares_with_the_best_single_worker_and_names_the_error(whole):
+  assert "25.0% → <strong>50.0%</strong>" in whole
+  assert "12.5 points above the best single worker (37.5%)" in whole
+  # 1.96 · √(0.5 · 0.5 / 400) = 0.049
+  assert "400 tasks; sampling error ± 4.9 points" in whole
+  assert "90 min" in whole and "2.5 GiB" in whole
+
+
+def test_the_sampling_error_is_that_of_the_tasks_with_a_verdict(tmp_path):
+  heldout = {"after_rl": {**result(0.5), "rejected": 300}}
+  text, _ = read(write_report(tmp_path, {"heldout": heldout}, "", [], []))
+  assert "100 tasks; sampling error ± 9.8 points" in text
+
+
+def test_rejected_rollouts_are_drawn_as_a_share_of_all(tmp_path):
+  metrics = [{"phase": "grpo", "step": i, "rejected": 0.25} for i in range(3)]
+  text, _ = read(write_report(tmp_path, {}, "", metrics, []))
+  assert ">share of rollouts</text>" in text and ">1.0</text>" in text
+
+
+@pytest.mark.parametrize("best,words", [(0.6, "10.0 points below"), (0.5, "level with")])
+def test_a_conductor_that_does_not_beat_the_best_worker_is_said_so(tmp_path, best, words):
+  heldout = {"after_rl": result(0.5), "best_single_worker": result(best)}
+  text, _ = read(write_report(tmp_path, {"heldout": heldout}, "", [], []))
+  assert words in text
+
+
+def test_the_entropy_panel_marks_equal_use_of_the_workers(whole):
+  assert "all 2 workers alike" in whole
+
+
+def test_worker_use_is_a_table_of_kinds_by_workers(whole):
+  assert "<th scope=col>small</th><th scope=col>a/b</th>" in whole
+  assert ">25%</td>" in whole and ">75%</td>" in whole
+
+
+@pytest.mark.parametrize("metrics,panels", [
+    ([], 0), (METRICS[:1], 2), ([{"phase": "grpo", "step": 0}], 0),
+    ([{"phase": "grpo", "step": 0, "reward": None, "accuracy": 0.5}], 1)])
+def test_panels_without_data_are_left_out(tmp_path, metrics, panels):
+  text, _ = read(write_report(tmp_path, {}, "", metrics, []))
+  assert text.count("<figure>") == panels
+  assert text.count("<section>") == (panels > 0)
+
+
+@pytest.mark.parametrize("summary,facts", [
+    ({}, 0), ({"heldout": {}}, 0), ({"heldout": None, "seconds": None}, 0),
+    ({"peak_memory_gib": math.nan, "iterations": 3}, 1),
+    ({"heldout": {"random_plan": result(0.1)}}, 1)])
+def test_facts_that_are_not_known_are_left_out(tmp_path, summary, facts):
+  text, _ = read(write_report(tmp_path, summary, "", [], []))
+  assert text.count("<dt>") == facts
+  assert "headline" not in text.split("<body>")[1]
+
+
+def test_text_from_models_and_tasks_is_escaped_everywhere(tmp_path):
+  evil = "</pre></script><script>alert('1')</script><img src=x onerror=alert(2)>&amp;\"' $x_"
+  row = rollout(
+      completion=evil, answer=evil,
+      task={"id": evil, "question": evil, "kind": evil, "reference": evil},
+      calls=[{"worker": evil, "response": evil, "outcome": "refused", "error": evil}])
+  metrics = [{"phase": "grpo", "step": i, f"accuracy/{evil}": 0.5, f"share/{evil}/{evil}": 1.0}
+             for i in range(3)]
+  heldout = {"after_rl": {**result(0.5), "accuracy_by_kind": {evil: 0.5}}, evil: result(0.1)}
+  path = write_report(tmp_path / evil.replace("/", "_"), {"heldout": heldout}, evil, metrics, [row])
+  text, parser = read(path)
+  assert not parser.seen & {"script", "img", "link", "iframe"}
+  assert html.escape(evil) in text
+  assert "".join(parser.text).count("alert('1')") >= 10
+
+
+def test_nothing_is_loaded_from_outside(whole):
+  assert not re.search(r'(src|href)="(?!#)', whole)
+  assert not re.search(r"@import|@font-face|url\((?!#)", whole)
+  assert "default-src 'none'" in whole
+
+
+def test_ids_are_unique_on_the_page(whole):
+  ids = re.findall(r'\bid="(.*?)"', whole)
+  assert len(ids) > 100 and len(ids) == len(set(ids))
+
+
+def test_the_same_run_gives_the_same_page(tmp_path):
+  arguments = (SUMMARY, "{}", METRICS[:30], [rollout()])
+  first = write_report(tmp_path, *arguments).read_bytes()
+  assert write_report(tmp_path, *arguments).read_bytes() == first
+
+
+def test_a_dozen_rollouts_are_spread_over_the_iteration(tmp_path):
+  rows = [rollout(i) for i in range(48)]
+  text, _ = read(write_report(tmp_path, {}, "", [], rows))
+  assert re.findall(r"<small>words-(\d+)</small>", text) == [str(i) for i in range(0, 48, 4)]
+
+
+def test_rejected_and_unanswered_rollouts_say_so(tmp_path):
+  rows = [rollout(reward=None, answer=None), rollout(reward=1.0)]
+  text, _ = read(write_report(tmp_path, {}, "", [], rows))
+  assert ">rejected</span>" in text and ">reward 1</span>" in text
+  assert "<pre>no answer</pre>" in text
+
+
+def test_a_call_without_an_answer_says_what_went_wrong(tmp_path):
+  calls = [{"worker": "a", "response": "", "outcome": "unavailable", "error": "HTTP 401: check it"},
+           {"worker": "b", "response": "half", "outcome": "truncated", "error": None}]
+  text, _ = read(write_report(tmp_path, {}, "", [], [rollout(calls=calls)]))
+  assert "<b>a</b> (unavailable: HTTP 401: check it)<pre>" in text
+  assert "<b>b</b> (truncated)<pre>half</pre>" in text
+
+
+def test_half_a_surrogate_pair_does_not_stop_the_report(tmp_path):
+  text, _ = read(write_report(tmp_path, {}, "", [], [rollout(completion="cut \ud83d")]))
+  assert "cut \\ud83d" in text
