@@ -1,0 +1,163 @@
+"""Builds what the programs share from a config: tasks, tokenizer, model, and workers."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from flax import nnx
+from ml_collections import ConfigDict
+
+from conductor_jax.arena.frontier import frontier_pool
+from conductor_jax.arena.plans import example_plan, plain_plan
+from conductor_jax.arena.server_process import ServerProcess
+from conductor_jax.arena.specialists import arena_pool
+from conductor_jax.arena.tokenizer import train_tokenizer
+from conductor_jax.arena.world import World, stable_hash
+from conductor_jax.errors import UserError
+from conductor_jax.models.qwen2 import Qwen2, Qwen2Config
+from conductor_jax.tasks.sources import load_tasks
+from conductor_jax.tasks.task import Task
+from conductor_jax.training.sharding import initialise, make_mesh
+from conductor_jax.workers.client import PoolClient
+from conductor_jax.workflows.executor import Executor
+from conductor_jax.workflows.prompts import conductor_messages
+
+# Tasks whose chats the arena's tokenizer is trained on.
+_TOKENIZER_TASKS = 2400
+
+
+class Splits(NamedTuple):
+  """Disjoint parts of the configured tasks."""
+
+  train: list[Task]
+  heldout: list[Task]
+
+
+def load_splits(config: ConfigDict) -> Splits:
+  """Loads or generates the tasks.
+
+  Raises:
+    UserError: a file is missing or faulty, or there are too few tasks for both splits.
+  """
+  wanted = config.evaluation.tasks
+  if config.tasks.source == "arena":
+    world = World(config.seed)
+    return Splits(_generate(world, "train", "tasks.train", config.tasks.train),
+                  _generate(world, "test", "evaluation.tasks", wanted))
+  tasks = load_tasks(config.tasks.path, config.tasks.benchmarks, config.tasks.split)
+  # By the text of the question, so that one that occurs twice cannot be in both.
+  tasks = sorted(tasks, key=lambda task: stable_hash(config.seed, task.question))
+  asked = {task.question for task in tasks[:wanted]}
+  train = [task for task in tasks[wanted:] if task.question not in asked]
+  if not train:
+    raise UserError(
+        f"--config.evaluation.tasks={wanted} leaves nothing to train on of the {len(tasks)} tasks "
+        f"in {config.tasks.path}: lower it")
+  return Splits(train[:config.tasks.train], tasks[:wanted])
+
+
+def _generate(world: World, split: str, key: str, count: int) -> list[Task]:
+  try:
+    return world.tasks(split, count)
+  except ValueError as fault:
+    raise UserError(f"--config.{key}={count}: {fault}") from fault
+
+
+class Chat:
+  """Turns tasks into prompts, and into example completions for the warm start."""
+
+  def __init__(self, config: ConfigDict, splits: Splits, workers: int):
+    """Trains the tokenizer on chats of the training tasks."""
+    self._config, self._workers = config, workers
+    generator = np.random.default_rng([config.seed, stable_hash("tokenizer")])
+    texts = []
+    for task in splits.train[:_TOKENIZER_TASKS]:
+      texts += [message["content"] for message in self._messages(task)]
+      texts.append(self.example(task, generator))
+    self.tokenizer = train_tokenizer(texts, config.tokenizer.vocab_size)
+
+  def _messages(self, task: Task) -> list[dict[str, str]]:
+    return conductor_messages(
+        task.question, workers=self._workers, max_steps=self._config.workflow.max_steps,
+        access=self._config.workflow.access)
+
+  def prompt(self, task: Task) -> list[int]:
+    return self.tokenizer.apply_chat_template(
+        self._messages(task), add_generation_prompt=True, tokenize=True, return_dict=False)
+
+  def example(self, task: Task, generator: np.random.Generator) -> str:
+    """Draws an example completion."""
+    draw = example_plan if self._config.tasks.source == "arena" else plain_plan
+    return draw(task, self._workers, generator)[0]
+
+  def example_tokens(self, task: Task, generator: np.random.Generator) -> np.ndarray:
+    """Draws an example completion with its end-of-sequence token, int32[tokens]."""
+    tokens = self.tokenizer.encode(self.example(task, generator))
+    return np.array([*tokens, self.tokenizer.eos_token_id], np.int32)
+
+  def fitting(self, splits: Splits) -> tuple[Splits, int]:
+    """Leaves out tasks whose prompt is too long; returns the rest and how many were left out.
+
+    Raises:
+      UserError: nothing is left of a split.
+    """
+    limit = self._config.rollout.max_prompt_tokens
+    kept = Splits(*([task for task in part if len(self.prompt(task)) <= limit] for part in splits))
+    if not (kept.train and kept.heldout):
+      raise UserError(
+          f"--config.rollout.max_prompt_tokens={limit}: every prompt is longer; raise it")
+    return kept, sum(map(len, splits)) - sum(map(len, kept))
+
+
+def build_model(config: ConfigDict) -> tuple[Any, nnx.GraphDef, dict[str, Any]]:
+  """The mesh, the model's graph definition, and its initial parameters on the mesh.
+
+  Raises:
+    UserError: the mesh does not fit the devices.
+  """
+  shape = config.model
+  model = Qwen2Config(
+      vocab_size=config.tokenizer.vocab_size, hidden_size=shape.hidden_size,
+      intermediate_size=shape.intermediate_size, num_layers=shape.num_layers,
+      num_heads=shape.num_heads, num_kv_heads=shape.num_kv_heads, head_dim=shape.head_dim,
+      max_positions=shape.max_positions, rope_theta=shape.rope_theta, norm_eps=shape.norm_eps,
+      tied=shape.tied)
+  try:
+    mesh = make_mesh(**config.mesh)
+  except ValueError as fault:
+    raise UserError(f"--config.mesh: {fault}") from fault
+  return mesh, *initialise(mesh, lambda: Qwen2(
+      model, compute_dtype=shape.compute_dtype, remat=shape.remat, rngs=nnx.Rngs(config.seed)))
+
+
+@contextlib.contextmanager
+def open_executor(config: ConfigDict) -> Iterator[tuple[asyncio.Runner, Executor]]:
+  """Starts the configured workers, and an event loop with an executor that reaches them.
+
+  Raises:
+    UserError: the port is taken, or the workers do not start.
+  """
+  if config.pool.source == "arena":
+    factory, arguments = "conductor_jax.arena.specialists:answerers", {"seed": config.seed}
+  else:
+    factory = "conductor_jax.arena.frontier:answerers"
+    arguments = {"path": config.tasks.path, "benchmarks": list(config.tasks.benchmarks),
+                 "split": config.tasks.split}
+  with ServerProcess(factory, arguments, port=config.pool.port) as server, \
+      asyncio.Runner() as runner:
+    pool = (arena_pool(server.base_url, config.seed) if config.pool.source == "arena"
+            else frontier_pool(server.base_url))
+
+    async def opened() -> PoolClient:
+      client = PoolClient(
+          pool, request_timeout=config.pool.request_timeout,
+          max_attempts=config.pool.max_attempts)
+      return await client.__aenter__()
+
+    client = runner.run(opened())
+    try:
+      yield runner, Executor(client, context=config.workflow.context)
+    finally:
+      runner.run(client.__aexit__(None, None, None))

@@ -1,0 +1,42 @@
+"""What every training program does around its work: flags, errors and exit statuses."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from absl import app, flags, logging
+from ml_collections import ConfigDict, config_flags
+
+from conductor_jax.config import check_config
+from conductor_jax.errors import UserError
+from conductor_jax.training.loop import Interrupted
+
+_CONFIG = config_flags.DEFINE_config_file(
+    "config", None, "The configuration file; --config.KEY=VALUE sets one of its options.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "The work directory; made if it is not there.")
+
+
+def main(program: Callable[[ConfigDict, Path], Any]) -> None:
+  """Runs `program(config, workdir)` with the command line's values.
+
+  The exit status is 2 after a fault that the user can mend, told in one line, and 143 after a run
+  that was asked to stop.
+  """
+  def body(arguments: list[str]) -> None:
+    if len(arguments) > 1:
+      raise app.UsageError(f"unknown arguments: {' '.join(arguments[1:])}")
+    if not flags.FLAGS["verbosity"].present:
+      logging.set_verbosity(logging.WARNING)  # orbax reports every file it writes
+    try:
+      check_config(_CONFIG.value)
+      program(_CONFIG.value, Path(_WORKDIR.value))
+    except UserError as fault:
+      print(f"error: {fault}", file=sys.stderr)
+      sys.exit(2)
+    except Interrupted as stopped:
+      print(f"{stopped}: run the same command to go on", file=sys.stderr)
+      sys.exit(143)
+
+  flags.mark_flags_as_required(["config", "workdir"])
+  app.run(body)

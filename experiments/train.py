@@ -1,0 +1,82 @@
+"""Trains a conductor: warm start on example plans, then GRPO on the rewards of executed plans.
+
+    python -m experiments.train --config=configs/quickstart.py --workdir=runs/quickstart
+
+Any option of the config can be set on the command line, as in `--config.grpo.group_size=16`. Run
+again on the same work directory, it goes on where it stopped.
+"""
+
+import contextlib
+import resource
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from conductor_jax.evaluation.evaluate import evaluate
+from conductor_jax.reporting.metrics import RolloutLog, read_metrics, write_summary
+from conductor_jax.reporting.report import write_report
+from conductor_jax.rewards import RewardValues
+from conductor_jax.rollouts import Conductor
+from conductor_jax.sampling.jax_sampler import JaxSampler
+from conductor_jax.strategies.conductor import ConductorStrategy
+from conductor_jax.strategies.random_plan import RandomPlan
+from conductor_jax.strategies.single_worker import best_single_worker
+from conductor_jax.strategies.strategy import Strategy
+from conductor_jax.tasks.graders import Graders
+from experiments.program import main
+from experiments.training import Run, open_run, train_grpo, train_sft
+
+
+def train(config: ConfigDict, workdir: Path) -> None:
+  """One run, from its config to its report."""
+  with open_run(config, workdir) as run, contextlib.closing(Graders()) as graders:
+    reference = train_sft(run).params
+    sampler = JaxSampler(
+        run.graph, reference, version=0, max_tokens=config.rollout.max_completion_tokens,
+        max_prompt=config.rollout.max_prompt_tokens, eos=run.chat.tokenizer.eos_token_id,
+        rows=config.grpo.prompts)
+    conductor = Conductor(
+        sampler=sampler, tokenizer=run.chat.tokenizer, executor=run.executor, graders=graders,
+        reward_values=RewardValues(**config.reward), max_steps=config.workflow.max_steps,
+        access=config.workflow.access, temperature=config.rollout.temperature)
+    policy = ConductorStrategy(conductor, config.evaluation.temperature)
+
+    def measure(strategy: Strategy) -> dict[str, Any]:
+      return run.runner.run(evaluate(
+          strategy, run.splits.heldout, seed=config.seed, workers=len(run.executor.pool)))
+
+    def baselines() -> dict[str, Any]:
+      chosen_on = run.splits.train[:config.evaluation.tasks]
+      best = run.runner.run(
+          best_single_worker(run.executor, graders, chosen_on, seed=config.seed))
+      plans = RandomPlan(
+          run.executor, graders, max_steps=config.workflow.max_steps,
+          access=config.workflow.access)
+      return {"before_rl": measure(policy), "best_single_worker": measure(best),
+              "random_plan": measure(plans)}
+
+    state, measured = train_grpo(run, reference, conductor, sampler.update_weights, baselines)
+    heldout = {"before_rl": measured["before_rl"], "after_rl": measure(policy), **measured}
+    _conclude(run, int(state.step), heldout)
+
+
+def _conclude(run: Run, iterations: int, heldout: dict[str, Any]) -> None:
+  """Writes the summary and the report, and prints the table."""
+  peak = sum(resource.getrusage(who).ru_maxrss
+             for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+  log = RolloutLog(run.workdir)
+  summary = {
+      "seconds": round(run.clock.seconds(), 1), "iterations": iterations,
+      "peak_memory_gib": round(peak / 2**20, 2), "seed": run.config.seed, "heldout": heldout}
+  page = write_report(
+      run.workdir, summary, (run.workdir / "config.json").read_text(),
+      read_metrics(run.workdir / "metrics.jsonl"), log.read(log.iterations()[-1]))
+  write_summary(run.workdir, summary)
+  run.terminal.results(heldout)
+  run.terminal.print(
+      f"{summary['seconds']:.0f} s, {summary['peak_memory_gib']} GiB at most; the report: {page}")
+
+
+if __name__ == "__main__":
+  main(train)

@@ -1,0 +1,266 @@
+"""The two phases of a run, put together from a config: the warm start, then GRPO."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grain
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+from jax.sharding import Mesh
+from ml_collections import ConfigDict
+
+from conductor_jax.errors import UserError
+from conductor_jax.reporting.metrics import MetricsWriter, RolloutLog
+from conductor_jax.reporting.progress import Terminal
+from conductor_jax.rollouts import Conductor, Rollout, rollout_metrics
+from conductor_jax.tasks.task import Task
+from conductor_jax.training.batch import Group, GroupedBatch, pack
+from conductor_jax.training.checkpoint import Checkpoints
+from conductor_jax.training.grpo import group_advantages, grpo_loss
+from conductor_jax.training.loop import Phase, train_phase
+from conductor_jax.training.sft import Examples, likelihood_loss, pack_examples
+from conductor_jax.training.step import TrainState, initial_state, make_optimizer, make_step
+from conductor_jax.workflows.executor import Executor
+from experiments.components import Chat, Splits, build_model, load_splits, open_executor
+from experiments.workdir import StopSignals, check_claim, claim
+
+# Keeps the seeds of rollouts apart from those of everything else.
+_ROLLOUT_SEEDS = 101
+
+
+class Clock:
+  """Wall time of a run, carried over interruptions."""
+
+  def __init__(self):
+    self._began = time.monotonic()
+    self._before = 0.0
+
+  def resume(self, seconds: float) -> None:
+    """Counts on from the seconds that the run had taken when its checkpoint was written."""
+    self._before = max(self._before, seconds)
+
+  def seconds(self) -> float:
+    return self._before + time.monotonic() - self._began
+
+
+@dataclass(frozen=True)
+class Run:
+  """One run in one work directory, with everything both phases need."""
+
+  config: ConfigDict
+  workdir: Path
+  clock: Clock
+  terminal: Terminal
+  stop: StopSignals
+  runner: asyncio.Runner
+  executor: Executor
+  splits: Splits
+  chat: Chat
+  mesh: Mesh
+  graph: nnx.GraphDef
+  params: dict[str, Any]
+
+  def checkpoints(self, phase: str) -> Checkpoints:
+    return Checkpoints(
+        (self.workdir / "checkpoints" / phase).absolute(), keep=self.config.checkpoint.keep,
+        say=self.terminal.print)
+
+
+@contextlib.contextmanager
+def open_run(config: ConfigDict, workdir: Path) -> Iterator[Run]:
+  """Loads everything, then claims the work directory: a run that cannot start leaves no trace.
+
+  Raises:
+    UserError: something in the config, the tasks, the workers or the work directory is unusable.
+  """
+  clock, terminal, stop = Clock(), Terminal(), StopSignals()
+  check_claim(workdir, config)
+  splits = load_splits(config)
+  with open_executor(config) as (runner, executor):
+    chat = Chat(config, splits, len(executor.pool))
+    splits, left_out = chat.fitting(splits)
+    mesh, graph, params = build_model(config)
+    again = claim(workdir, config)
+    size = sum(leaf.size for leaf in jax.tree.leaves(params)) / 1e6
+    terminal.print(
+        f"{workdir}: {'going on with' if again else 'starting'} a run of {size:.2f} M parameters "
+        f"on {jax.device_count()} {jax.default_backend()} device(s), {len(splits.train)} training "
+        f"and {len(splits.heldout)} held-out tasks"
+        + (f" ({left_out} left out, their prompts are too long)" if left_out else "")
+        + f", {len(executor.pool)} workers")
+    yield Run(config, workdir, clock, terminal, stop, runner, executor, splits, chat, mesh, graph,
+              params)
+
+
+def train_sft(run: Run) -> TrainState:
+  """Warm start on example plans; goes on from its checkpoints if there are any.
+
+  Returns:
+    The state after the last step.
+  """
+  config, sft, chat = run.config, run.config.sft, run.chat
+
+  def examples(task: Task, generator: np.random.Generator) -> Examples:
+    return Examples(
+        chat.prompt(task), [chat.example_tokens(task, generator) for _ in range(sft.plans)])
+
+  cursor = iter(
+      grain.MapDataset.source(run.splits.train).seed(config.seed).shuffle().repeat()
+      .random_map(examples).batch(sft.prompts, batch_fn=list).to_iter_dataset())
+  optimizer, schedule = make_optimizer(
+      learning_rate=sft.learning_rate, steps=sft.steps, warmup_fraction=sft.warmup_fraction,
+      decay=sft.decay, b1=config.optimizer.b1, b2=config.optimizer.b2,
+      weight_decay=config.optimizer.weight_decay, clip_norm=config.optimizer.clip_norm)
+  state = initial_state(run.mesh, run.params, optimizer)
+
+  def loss(params, reference, batch, step):
+    del reference, step
+    return likelihood_loss(params, batch, graph=run.graph, chunk=config.model.logprob_chunk)
+
+  checkpoints = run.checkpoints("sft")
+  start, state, _ = _resume(run, "warm start", checkpoints, state, cursor)
+  phase = Phase(
+      name="sft", steps=sft.steps, reference=None,
+      batch=lambda step: (pack_examples(next(cursor), pad=chat.tokenizer.eos_token_id), {}),
+      update=make_step(loss, optimizer, schedule, run.mesh, state),
+      record=lambda: {"cursor": cursor.get_state(), "seconds": run.clock.seconds()},
+      publish=lambda params, version: None,
+      checkpoint_every=sft.checkpoint_every)
+  if start < sft.steps:
+    # What GRPO has recorded stays: it is read again when GRPO goes on.
+    resume_at = {"sft": start, "grpo": config.grpo.iterations}
+    with MetricsWriter(run.workdir, resume_at=resume_at) as writer, \
+        run.terminal.phase("warm start", start=start, total=sft.steps, every=25) as bar:
+      state = train_phase(phase, state, start=start, checkpoints=checkpoints, stop=run.stop,
+                          write=_recorder(writer, "sft", bar))
+  checkpoints.close()
+  return state
+
+
+def train_grpo(
+    run: Run, reference: dict[str, Any], conductor: Conductor,
+    publish: Callable[[Any, int], None], baselines: Callable[[], dict[str, Any]]
+) -> tuple[TrainState, dict[str, Any]]:
+  """GRPO from the warm-started policy; goes on from its checkpoints if there are any.
+
+  Args:
+    run: what to train.
+    reference: parameters to start from, and those of the KL term's reference.
+    conductor: samples plans and runs them.
+    publish: takes new parameters to the sampler.
+    baselines: measures what the end is compared with; asked once, before the first iteration.
+
+  Returns:
+    The state after the last iteration, and the baselines.
+  """
+  config, grpo = run.config, run.config.grpo
+  cursor = iter(
+      grain.MapDataset.source(run.splits.train).seed(config.seed + 1).shuffle().repeat()
+      .batch(grpo.prompts, batch_fn=list).to_iter_dataset())
+  optimizer, schedule = make_optimizer(steps=grpo.iterations, **config.optimizer.to_dict())
+  state = initial_state(run.mesh, jax.tree.map(jnp.copy, reference), optimizer)
+  kl_coefficient = optax.linear_schedule(
+      grpo.kl_coefficient, grpo.kl_coefficient * grpo.kl_final_fraction, grpo.iterations)
+
+  def loss(params, reference, batch, step):
+    return grpo_loss(
+        params, reference, batch, graph=run.graph, clip=grpo.clip,
+        kl_coefficient=kl_coefficient(step), kl_estimator=grpo.kl_estimator,
+        temperature=config.rollout.temperature, chunk=config.model.logprob_chunk)
+
+  checkpoints = run.checkpoints("grpo")
+  start, state, record = _resume(run, "GRPO", checkpoints, state, cursor)
+  measured = record["baselines"] if start else baselines()
+  publish(state.params, start)
+  worker_names = [worker.name for worker in run.executor.pool.workers]
+  log = RolloutLog(run.workdir)
+
+  def batch(iteration: int) -> tuple[GroupedBatch, dict[str, float]]:
+    tasks, seeds = next(cursor), _rollout_seeds(config, iteration)
+    began = time.perf_counter()
+    completions = conductor.sample(tasks, seeds)
+    sampled = time.perf_counter()
+    rollouts = run.runner.run(conductor.execute(tasks, completions, seeds))
+    executed = time.perf_counter()
+    _refuse_without_rewards(rollouts, iteration)
+    if iteration % config.report.rollouts_every == 0 or iteration + 1 == grpo.iterations:
+      log.write(iteration, [rollout.to_json() for group in rollouts for rollout in group])
+    groups = [_group(group) for group in rollouts]
+    advantages = [group_advantages(g.rewards, g.accepted, grpo.advantage) for g in groups]
+    return pack(groups, advantages, pad=run.chat.tokenizer.eos_token_id), {
+        **rollout_metrics(rollouts, worker_names),
+        "seconds_sampling": sampled - began, "seconds_executing": executed - sampled}
+
+  phase = Phase(
+      name="grpo", steps=grpo.iterations, batch=batch, publish=publish,
+      update=make_step(loss, optimizer, schedule, run.mesh, state),
+      reference=reference if grpo.kl_coefficient else None,
+      record=lambda: {
+          "cursor": cursor.get_state(), "seconds": run.clock.seconds(), "baselines": measured},
+      checkpoint_every=config.checkpoint.every)
+  if start < grpo.iterations:
+    resume_at = {"sft": config.sft.steps, "grpo": start}
+    with MetricsWriter(run.workdir, resume_at=resume_at) as writer, \
+        run.terminal.phase("GRPO", start=start, total=grpo.iterations) as bar:
+      state = train_phase(phase, state, start=start, checkpoints=checkpoints, stop=run.stop,
+                          write=_recorder(writer, "grpo", bar))
+  checkpoints.close()
+  return state, measured
+
+
+def _resume(
+    run: Run, name: str, checkpoints: Checkpoints, state: TrainState, cursor
+) -> tuple[int, TrainState, dict[str, Any]]:
+  """The step, state and record to go on from; a fresh start where there is no checkpoint."""
+  found = checkpoints.restore(state)
+  if found is None:
+    return 0, state, {}
+  step, state, record = found
+  cursor.set_state(record["cursor"])
+  run.clock.resume(record["seconds"])
+  run.terminal.print(f"{name}: resuming after step {step} from {checkpoints.folder / str(step)}")
+  return step, state, record
+
+
+def _recorder(writer: MetricsWriter, phase: str, bar) -> Callable[[int, dict[str, float]], None]:
+  def record(step, values):
+    writer.write(phase, step, values)
+    bar.advance(step, values)
+
+  return record
+
+
+def _rollout_seeds(config: ConfigDict, iteration: int) -> np.ndarray:
+  shape = (config.grpo.prompts, config.grpo.group_size)
+  sequence = np.random.SeedSequence([config.seed, _ROLLOUT_SEEDS, iteration])
+  return sequence.generate_state(shape[0] * shape[1]).reshape(shape)
+
+
+def _group(rollouts: list[Rollout]) -> Group:
+  return Group(
+      prompt_tokens=rollouts[0].prompt_tokens,
+      completion_tokens=[rollout.completion_tokens for rollout in rollouts],
+      sampler_logprobs=[rollout.sampler_logprobs for rollout in rollouts],
+      rewards=np.array([rollout.reward or 0.0 for rollout in rollouts]),
+      accepted=np.array([rollout.reward is not None for rollout in rollouts]))
+
+
+def _refuse_without_rewards(groups: list[list[Rollout]], iteration: int) -> None:
+  """Stops a run whose workers are all out of reach, before it trains on nothing."""
+  rollouts = [rollout for group in groups for rollout in group]
+  if any(rollout.reward is not None for rollout in rollouts):
+    return
+  faults = [call.error for rollout in rollouts if rollout.transcript
+            for call in rollout.transcript.calls if call.outcome == "unavailable"]
+  raise UserError(
+      f"iteration {iteration + 1}: every rollout was rejected, the last because "
+      f"{faults[-1] if faults else 'its grader failed'}: mend it, then run the same command to go "
+      "on from the last checkpoint")

@@ -1,0 +1,52 @@
+"""A small run of the training programs, started as a user starts them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+# The quickstart in small: every part of the road, two checkpoints on the way.
+SMALL = (
+    "--config.model.hidden_size=32", "--config.model.intermediate_size=64",
+    "--config.model.num_heads=2", "--config.model.num_kv_heads=1", "--config.model.head_dim=16",
+    "--config.sft.steps=30", "--config.sft.prompts=4", "--config.sft.plans=4",
+    "--config.sft.checkpoint_every=10", "--config.sft.learning_rate=0.01",
+    "--config.grpo.iterations=6", "--config.grpo.prompts=4", "--config.grpo.group_size=4",
+    "--config.evaluation.tasks=12", "--config.tasks.train=300", "--config.checkpoint.every=2",
+    "--config.report.rollouts_every=2",
+)
+
+
+class Program:
+  """Starts the training programs as a user does."""
+
+  def __init__(self, cache: Path):
+    # Compiled programs are shared: only the first run of a shape pays for it.
+    self._environment = {
+        **os.environ, "JAX_PLATFORMS": "cpu", "JAX_COMPILATION_CACHE_DIR": str(cache),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+
+  def start(self, workdir: Path, *options: str, config="configs/quickstart.py",
+            module="experiments.train", **popen) -> subprocess.Popen:
+    command = [sys.executable, "-m", module, f"--config={config}", f"--workdir={workdir}", *options]
+    return subprocess.Popen(
+        command, cwd=ROOT, env=self._environment, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, **popen)
+
+  def run(self, workdir: Path, *options: str, **start) -> subprocess.CompletedProcess:
+    process = self.start(workdir, *options, **start)
+    try:
+      out, err = process.communicate(timeout=300)
+    except BaseException:
+      process.kill()
+      raise
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def metrics(workdir: Path) -> list[dict]:
+  """What was recorded, without the times."""
+  lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+  return [{k: v for k, v in line.items() if not k.startswith("seconds")} for line in lines]

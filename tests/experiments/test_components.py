@@ -1,0 +1,101 @@
+import json
+
+import numpy as np
+import pytest
+
+from conductor_jax.arena.world import understand
+from conductor_jax.errors import UserError
+from conductor_jax.workflows.lists import parse_lists
+from conductor_jax.workflows.workflow import ParsedPlan
+from configs import dryrun, quickstart
+from experiments.components import Chat, load_splits
+
+WORKERS = 7
+
+
+def file_config(path, heldout=5):
+  config = dryrun.get_config()
+  config.tasks.update(path=str(path), benchmarks=("gsm8k",))
+  config.evaluation.tasks = heldout
+  return config
+
+
+def write_questions(folder, questions):
+  (folder / "gsm8k").mkdir(parents=True)
+  (folder / "gsm8k" / "test.jsonl").write_text("\n".join(
+      json.dumps({"question": question, "answer": "#### 3"}) for question in questions))
+  return folder
+
+
+@pytest.fixture(scope="module")
+def arena():
+  config = quickstart.get_config()
+  config.tasks.train, config.evaluation.tasks = 300, 60
+  splits = load_splits(config)
+  return config, splits, Chat(config, splits, WORKERS)
+
+
+def test_a_question_that_occurs_twice_is_never_in_both_splits(tmp_path):
+  path = write_questions(tmp_path, [f"What is {i % 9}?" for i in range(36)])
+  splits = load_splits(file_config(path))
+  assert len(splits.heldout) == 5
+  assert not {t.question for t in splits.train} & {t.question for t in splits.heldout}
+  assert load_splits(file_config(path)) == splits
+
+
+def test_too_few_rows_for_both_splits_are_refused(tmp_path):
+  path = write_questions(tmp_path, ["What is 1?", "What is 2?"])
+  with pytest.raises(UserError, match=r"--config.evaluation.tasks=5 leaves nothing to train on"):
+    load_splits(file_config(path))
+
+
+def test_examples_are_valid_plans_that_end_with_the_end_of_sequence_token(arena):
+  _, splits, chat = arena
+  generator = np.random.default_rng(0)
+  for task in splits.train[:50]:
+    tokens = chat.example_tokens(task, generator)
+    assert tokens[-1] == chat.tokenizer.eos_token_id
+    plan = parse_lists(chat.tokenizer.decode(tokens[:-1]), workers=WORKERS, max_steps=5)
+    assert isinstance(plan, ParsedPlan)
+
+
+def test_the_arenas_prompts_and_examples_fit_the_quickstarts_limits(arena):
+  config, splits, chat = arena
+  assert chat.fitting(splits) == (splits, 0)
+  generator = np.random.default_rng(0)
+  longest = max(len(chat.example_tokens(task, generator)) for task in splits.train)
+  assert longest <= config.rollout.max_completion_tokens
+
+
+def test_a_prompt_says_nothing_but_the_question_and_the_number_of_models(arena):
+  _, splits, chat = arena
+  task = splits.heldout[0]
+  text = chat.tokenizer.decode(chat.prompt(task))
+  assert task.question in text and "Model 6" in text and "Model 7" not in text
+  assert understand(task.question) is not None
+  other = text.replace(task.question, "")
+  assert "almanac" not in other and "calculat" not in other
+
+
+def test_tasks_with_too_long_prompts_are_left_out_and_counted(arena):
+  config, splits, chat = arena
+  lengths = sorted(len(chat.prompt(task)) for part in splits for task in part)
+  median = lengths[len(lengths) // 2]
+
+  def limited(tokens):
+    changed = config.copy_and_resolve_references()
+    changed.rollout.max_prompt_tokens = tokens
+    return Chat(changed, splits, WORKERS).fitting(splits)
+
+  kept, left_out = limited(median)
+  assert left_out == sum(length > median for length in lengths) > 0
+  assert sum(map(len, kept)) + left_out == len(lengths)
+  with pytest.raises(UserError, match="every prompt is longer"):
+    limited(3)
+
+
+def test_more_tasks_than_the_arena_has_are_refused(arena):
+  config = arena[0].copy_and_resolve_references()
+  config.tasks.train = 10_000
+  with pytest.raises(UserError, match=r"--config.tasks.train=10000: .* distinct \w+ questions"):
+    load_splits(config)

@@ -1,0 +1,270 @@
+"""Whole runs of the training program, as a user starts them, on the quickstart in small."""
+
+import json
+import math
+import os
+import re
+import signal
+import socket
+import time
+from pathlib import Path
+
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from tests.experiments.small_run import SMALL, metrics
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(program, tmp_path_factory) -> Path:
+  workdir = tmp_path_factory.mktemp("runs") / "uninterrupted"
+  done = program.run(workdir, *SMALL)
+  assert done.returncode == 0, done.stderr
+  assert "6/6  reward" in done.stdout
+  return workdir
+
+
+def arrays(workdir: Path, phase: str, step: int) -> dict[str, np.ndarray]:
+  """Every array of a checkpoint, by its path."""
+  folder = workdir / "checkpoints" / phase / str(step) / "state"
+  restored = ocp.StandardCheckpointer().restore(folder)
+  found = {}
+
+  def walk(node, path):
+    if isinstance(node, dict):
+      for key, value in node.items():
+        walk(value, f"{path}/{key}")
+    elif isinstance(node, (list, tuple)):
+      for key, value in enumerate(node):
+        walk(value, f"{path}/{key}")
+    elif node is not None:
+      found[path] = np.asarray(node)
+
+  walk(restored, "")
+  return found
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+  assert metrics(one) == metrics(other)
+  left, right = arrays(one, "grpo", 6), arrays(other, "grpo", 6)
+  assert left.keys() == right.keys() and len(left) > 30
+  for name, array in left.items():
+    np.testing.assert_array_equal(array, right[name], err_msg=name, strict=True)
+  results = [json.loads((w / "summary.json").read_text())["heldout"] for w in (one, other)]
+  assert results[0] == results[1]
+
+
+def recorded(workdir: Path, phase: str) -> int:
+  path = workdir / "metrics.jsonl"
+  return path.read_text().count(f'"phase": "{phase}"') if path.exists() else 0
+
+
+def wait_for(process, workdir: Path, phase: str, steps: int) -> None:
+  while recorded(workdir, phase) < steps:
+    assert process.poll() is None, process.stderr.read()
+    time.sleep(0.005)
+
+
+def children(pid: int) -> list[int]:
+  return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def gone(pid: int, seconds: float = 10) -> bool:
+  deadline = time.monotonic() + seconds
+  while time.monotonic() < deadline:
+    try:
+      if "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text():
+        return True
+    except FileNotFoundError:
+      return True
+    time.sleep(0.05)
+  return False
+
+
+def test_a_run_leaves_its_records_in_the_work_directory(uninterrupted):
+  names = {path.name for path in uninterrupted.iterdir()}
+  assert names >= {"config.json", "checkpoints", "events", "metrics.jsonl", "rollouts",
+                   "report.html", "summary.json"}
+  lines = metrics(uninterrupted)
+  assert [line["step"] for line in lines if line["phase"] == "sft"] == list(range(30))
+  assert [line["step"] for line in lines if line["phase"] == "grpo"] == list(range(6))
+  sft = [line["loss"] for line in lines if line["phase"] == "sft"]
+  assert sft[-1] < 0.6 * sft[0]
+
+
+def test_the_sampler_and_the_trainer_agree_on_every_token(uninterrupted):
+  gaps = [line["logprob_gap_max"] for line in metrics(uninterrupted) if line["phase"] == "grpo"]
+  assert max(gaps) < 1e-4
+
+
+def test_the_summary_compares_four_strategies_on_the_held_out_tasks(uninterrupted):
+  summary = json.loads((uninterrupted / "summary.json").read_text())
+  assert summary["iterations"] == 6 and summary["seconds"] > 0
+  assert list(summary["heldout"]) == ["before_rl", "after_rl", "best_single_worker", "random_plan"]
+  for result in summary["heldout"].values():
+    assert result["tasks"] == 12
+    assert set(result) >= {
+        "accuracy", "accuracy_by_kind", "parse_rate", "correct_given_parsed", "steps_per_plan",
+        "worker_entropy_bits", "tokens_per_task", "cost_per_task"}
+  assert summary["heldout"]["best_single_worker"]["accuracy_by_kind"]["two-hop"] == 0
+  assert math.isclose(summary["heldout"]["random_plan"]["parse_rate"], 1)
+
+
+def test_a_killed_run_resumes_bit_for_bit(program, uninterrupted, tmp_path):
+  workdir = tmp_path / "run"
+  process = program.start(workdir, *SMALL)
+  wait_for(process, workdir, "grpo", 3)  # a checkpoint after 2, and one more step since
+  server, = children(process.pid)
+  process.kill()
+  process.communicate()
+  assert gone(server)
+  assert recorded(workdir, "grpo") < 6
+  resumed = program.run(workdir, *SMALL)
+  assert resumed.returncode == 0, resumed.stderr
+  assert re.search("GRPO: resuming after step [24] from", resumed.stdout)
+  assert_same_run(uninterrupted, workdir)
+
+
+def test_a_run_killed_in_the_warm_start_resumes_bit_for_bit(program, uninterrupted, tmp_path):
+  workdir = tmp_path / "run"
+  process = program.start(workdir, *SMALL)
+  wait_for(process, workdir, "sft", 11)
+  process.kill()
+  process.communicate()
+  assert recorded(workdir, "sft") < 30
+  resumed = program.run(workdir, *SMALL)
+  assert resumed.returncode == 0, resumed.stderr
+  assert re.search("warm start: resuming after step [12]0 from", resumed.stdout)
+  assert_same_run(uninterrupted, workdir)
+
+
+def test_a_terminated_run_writes_a_checkpoint_and_resumes_after_it(
+    program, uninterrupted, tmp_path):
+  workdir = tmp_path / "run"
+  process = program.start(workdir, *SMALL)
+  wait_for(process, workdir, "grpo", 1)
+  process.send_signal(signal.SIGTERM)
+  _, err = process.communicate(timeout=60)
+  assert process.returncode == 143
+  assert "run the same command to go on" in err and "Traceback" not in err
+  stopped = recorded(workdir, "grpo")
+  assert stopped < 6 and (workdir / "checkpoints" / "grpo" / str(stopped)).is_dir()
+  resumed = program.run(workdir, *SMALL)
+  assert f"GRPO: resuming after step {stopped}" in resumed.stdout
+  assert_same_run(uninterrupted, workdir)
+
+
+def test_a_corrupt_checkpoint_is_told_and_the_one_before_it_is_used(program, tmp_path):
+  workdir = tmp_path / "run"
+  assert program.run(workdir, *SMALL).returncode == 0
+  before = metrics(workdir), arrays(workdir, "grpo", 6)
+  largest = max((workdir / "checkpoints" / "grpo" / "6" / "state").rglob("*"),
+                key=lambda path: path.stat().st_size if path.is_file() else 0)
+  content = bytearray(largest.read_bytes())
+  content[len(content) // 2] ^= 0xFF
+  largest.write_bytes(content)
+  again = program.run(workdir, *SMALL)
+  assert again.returncode == 0, again.stderr
+  assert "checkpoints/grpo/6 is corrupt" in again.stdout
+  assert "GRPO: resuming after step 4" in again.stdout
+  after = arrays(workdir, "grpo", 6)
+  assert before[0] == metrics(workdir)
+  assert all(np.array_equal(value, after[name]) for name, value in before[1].items())
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+  return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_work_directory_of_another_config_is_refused_and_left_alone(program, uninterrupted):
+  before = contents(uninterrupted)
+  done = program.run(uninterrupted, *SMALL, "--config.grpo.clip=0.3")
+  assert done.returncode == 2
+  assert done.stderr.strip().splitlines()[-1] == (
+      f"error: {uninterrupted} belongs to a run with grpo.clip=0.2, not 0.3: take another "
+      "--workdir, or --config.grpo.clip=0.2")
+  assert contents(uninterrupted) == before
+
+
+def test_a_taken_port_is_one_line_and_no_work_directory(program, tmp_path, unused_tcp_port):
+  with socket.create_server(("127.0.0.1", unused_tcp_port)):
+    done = program.run(tmp_path / "run", *SMALL, f"--config.pool.port={unused_tcp_port}")
+  assert done.returncode == 2
+  line = done.stderr.strip().splitlines()[-1]
+  assert line.startswith("error: ") and str(unused_tcp_port) in line and "taken" in line
+  assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("option", "named"), [
+    ("--config.grpo.groupsize=4", "groupsize"),
+    ("--config.grpo.group_size=many", "group_size"),
+])
+def test_a_wrong_key_or_type_is_named_before_anything_is_loaded(program, tmp_path, option, named):
+  done = program.run(tmp_path / "run", option)
+  assert done.returncode != 0 and named in done.stderr
+  assert not (tmp_path / "run").exists()
+
+
+def test_the_warm_start_alone_is_where_training_goes_on(program, uninterrupted, tmp_path):
+  workdir = tmp_path / "run"
+  assert program.run(workdir, *SMALL, module="experiments.sft").returncode == 0
+  assert recorded(workdir, "sft") == 30 and recorded(workdir, "grpo") == 0
+  done = program.run(workdir, *SMALL)
+  assert "warm start: resuming after step 30" in done.stdout
+  assert_same_run(uninterrupted, workdir)
+
+
+ROWS = {
+    "gsm8k": lambda i: {"question": f"Tom has {i} pens and buys {i + 2} more. How many has he?",
+                        "answer": f"{i} + {i + 2} = {2 * i + 2}\n#### {2 * i + 2}"},
+    "mmlu": lambda i: {"question": f"Which number comes after {i}?", "subject": "counting",
+                       "choices": [str(i + k) for k in (3, 1, 2, 0)], "answer": 1},
+    "math500": lambda i: {
+        "problem": rf"Compute $\frac{{{i}}}{{7}}$.", "solution": "",
+        "answer": rf"\frac{{{i}}}{{7}}", "subject": "Algebra", "level": 1,
+        "unique_id": f"test/{i}"},
+}
+
+
+def write_rows(folder: Path) -> Path:
+  for name, row in ROWS.items():
+    (folder / name).mkdir(parents=True)
+    rows = [json.dumps(row(i)) for i in range(8, 38)]
+    (folder / name / "test.jsonl").write_text("\n".join(rows) + "\n")
+  return folder
+
+
+DRY = ("--config.sft.steps=10", "--config.evaluation.tasks=12")
+
+
+@pytest.mark.parametrize("source", ["made here", "benchmarks"])
+def test_the_dry_run_walks_the_road_on_benchmark_rows(program, tmp_path, source):
+  if source == "benchmarks":
+    if "CONDUCTOR_BENCHMARKS" not in os.environ:
+      pytest.skip("CONDUCTOR_BENCHMARKS does not name a folder of real benchmark files")
+    path = Path(os.environ["CONDUCTOR_BENCHMARKS"])
+  else:
+    path = write_rows(tmp_path / "rows")
+  workdir = tmp_path / "run"
+  done = program.run(
+      workdir, *SMALL[:5], *DRY, f"--config.tasks.path={path}", config="configs/dryrun.py")
+  assert done.returncode == 0, done.stderr
+  summary = json.loads((workdir / "summary.json").read_text())
+  assert summary["iterations"] == 3
+  best = summary["heldout"]["best_single_worker"]
+  assert best["accuracy"] > 0.6 and set(best["accuracy_by_kind"]) <= set(ROWS)
+
+
+def test_a_faulty_task_file_is_named_with_line_and_column(program, tmp_path):
+  rows = write_rows(tmp_path / "rows")
+  path = rows / "gsm8k" / "test.jsonl"
+  lines = path.read_text().splitlines()
+  lines[4] = json.dumps({"question": "Why?"})
+  path.write_text("\n".join(lines))
+  done = program.run(
+      tmp_path / "run", f"--config.tasks.path={rows}", config="configs/dryrun.py")
+  assert done.returncode == 2
+  line = done.stderr.strip().splitlines()[-1]
+  assert line.startswith("error: ") and "line 5" in line and "'answer'" in line
+  assert not (tmp_path / "run").exists()
