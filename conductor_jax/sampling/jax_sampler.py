@@ -9,8 +9,9 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int, UInt
 
+from conductor_jax.models.attention import KeyValues
 from conductor_jax.models.padding import pad_right, round_up
-from conductor_jax.models.qwen2 import KeyValues, Qwen2
+from conductor_jax.models.qwen2 import Qwen2
 from conductor_jax.sampling.sampler import Completion
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from conductor_jax.models.attention import KeyValues
 from conductor_jax.models.padding import pad_right
-from conductor_jax.models.qwen2 import KeyValues
 
 PROMPT_LENGTHS = (4, 7)
 COMPLETION_LENGTHS = ((5, 2, 1), (3, 5, 4))

@@ -3,11 +3,9 @@
 import jax.numpy as jnp
 import numpy as np
 
-from conductor_jax.models.qwen2 import Qwen2Config, recency_bias, rotary, rotate
+from conductor_jax.models.attention import recency_bias, rotary, rotate
 
-CONFIG = Qwen2Config(
-    vocab_size=8, hidden_size=8, intermediate_size=8, num_layers=1, num_heads=4, num_kv_heads=2,
-    head_dim=64, max_positions=512)
+HEAD_DIM, ROPE_THETA = 64, 1e6
 DISTANCES = np.arange(200)
 
 
@@ -15,14 +13,14 @@ def scores(query, key):
   """Attention score of a query at position 200 for keys at each distance, of two head biases."""
   def turned(bias, positions):
     heads = jnp.broadcast_to(bias, (len(positions), 1, 64))
-    return rotate(heads, rotary(positions, 64, CONFIG.rope_theta))[:, 0]
+    return rotate(heads, rotary(positions, 64, ROPE_THETA))[:, 0]
 
   return turned(key, 200 - DISTANCES) @ turned(query, np.array([200]))[0] / 8
 
 
 def test_the_score_of_a_distance_is_the_sum_of_cosines_of_middling_wavelengths():
-  query = recency_bias(CONFIG, 4, every=2, strength=3.0).reshape(4, 64)
-  key = recency_bias(CONFIG, 2, every=1, strength=3.0).reshape(2, 64)
+  query = recency_bias(4, HEAD_DIM, ROPE_THETA, every=2, strength=3.0).reshape(4, 64)
+  key = recency_bias(2, HEAD_DIM, ROPE_THETA, every=1, strength=3.0).reshape(2, 64)
   # Wavelengths 2π · 10⁶^(i / 32), which are 14.9 at i = 2, 22.9 at 3, 471 at 10 and 726 at 11.
   frequencies = 1e6 ** (-np.arange(3, 11) / 32)
   expected = 3.0 * np.cos(DISTANCES[:, None] * frequencies).sum(axis=-1)
@@ -31,6 +29,7 @@ def test_the_score_of_a_distance_is_the_sum_of_cosines_of_middling_wavelengths()
 
 
 def test_only_every_second_head_has_the_bias_where_so_asked():
-  sizes = np.abs(recency_bias(CONFIG, 4, every=2).reshape(4, 64)).sum(axis=-1)
+  sizes = np.abs(recency_bias(4, HEAD_DIM, ROPE_THETA, every=2).reshape(4, 64)).sum(axis=-1)
   assert (sizes > 0).tolist() == [True, False, True, False]
-  assert (np.abs(recency_bias(CONFIG, 2, every=1).reshape(2, 64)).sum(axis=-1) > 0).all()
+  key = recency_bias(2, HEAD_DIM, ROPE_THETA, every=1).reshape(2, 64)
+  assert (np.abs(key).sum(axis=-1) > 0).all()
