@@ -7,7 +7,7 @@ that know the answers and give them with stated accuracies; the conductor is the
     python -m experiments.train --config=configs/dryrun.py --workdir=runs/dryrun \\
         --config.tasks.path=DIR
 
-Time: about 2 minutes on 2 CPU cores.
+Time: about 3 minutes on 2 CPU cores.
 """
 
 from configs.quickstart import get_config as quickstart
