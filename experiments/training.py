@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -134,15 +134,7 @@ def train_sft(run: Run) -> TrainState:
       record=lambda: {"cursor": cursor.get_state(), "seconds": run.clock.seconds()},
       publish=lambda params, version: None,
       checkpoint_every=sft.checkpoint_every)
-  if start < sft.steps:
-    # What GRPO has recorded stays: it is read again when GRPO goes on.
-    resume_at = {"sft": start, "grpo": config.grpo.iterations}
-    with MetricsWriter(run.workdir, resume_at=resume_at) as writer, \
-        run.terminal.phase("warm start", start=start, total=sft.steps, every=25) as bar:
-      state = train_phase(phase, state, start=start, checkpoints=checkpoints, stop=run.stop,
-                          write=_recorder(writer, "sft", bar))
-  checkpoints.close()
-  return state
+  return _train(run, "warm start", phase, state, start, checkpoints, lines_every=25)
 
 
 def train_grpo(
@@ -206,14 +198,7 @@ def train_grpo(
       record=lambda: {
           "cursor": cursor.get_state(), "seconds": run.clock.seconds(), "baselines": measured},
       checkpoint_every=config.checkpoint.every)
-  if start < grpo.iterations:
-    resume_at = {"sft": config.sft.steps, "grpo": start}
-    with MetricsWriter(run.workdir, resume_at=resume_at) as writer, \
-        run.terminal.phase("GRPO", start=start, total=grpo.iterations) as bar:
-      state = train_phase(phase, state, start=start, checkpoints=checkpoints, stop=run.stop,
-                          write=_recorder(writer, "grpo", bar))
-  checkpoints.close()
-  return state, measured
+  return _train(run, "GRPO", phase, state, start, checkpoints, lines_every=1), measured
 
 
 def _resume(
@@ -230,12 +215,26 @@ def _resume(
   return step, state, record
 
 
-def _recorder(writer: MetricsWriter, phase: str, bar) -> Callable[[int, dict[str, float]], None]:
-  def record(step, values):
-    writer.write(phase, step, values)
-    bar.advance(step, values)
+def _train(
+    run: Run, name: str, phase: Phase, state: TrainState, start: int, checkpoints: Checkpoints, *,
+    lines_every: int
+) -> TrainState:
+  """Does what is left of a phase, recorded and shown; closes the checkpoints."""
+  if start < phase.steps:
+    # What the other phase has recorded stays.
+    resume_at = {"sft": run.config.sft.steps, "grpo": run.config.grpo.iterations}
+    resume_at[phase.name] = start
+    with MetricsWriter(run.workdir, resume_at=resume_at) as writer, \
+        run.terminal.phase(name, start=start, total=phase.steps, every=lines_every) as bar:
 
-  return record
+      def record(step: int, values: Mapping[str, float]) -> None:
+        writer.write(phase.name, step, values)
+        bar.advance(step, values)
+
+      state = train_phase(
+          phase, state, start=start, checkpoints=checkpoints, write=record, stop=run.stop)
+  checkpoints.close()
+  return state
 
 
 def _rollout_seeds(config: ConfigDict, iteration: int) -> np.ndarray:

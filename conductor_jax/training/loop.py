@@ -78,10 +78,12 @@ def train_phase(
     phase.publish(state.params, step + 1)
     write(step, values)
     if int(state.skipped) >= MAX_SKIPPED:
-      last = checkpoints.folder / str(checkpoints.newest())
+      newest = checkpoints.newest()
+      last = ("there is no checkpoint yet" if newest is None
+              else f"the last good checkpoint is {checkpoints.folder / str(newest)}")
       raise UserError(
           f"{phase.name}: no finite gradient in {MAX_SKIPPED} steps in a row, up to step {step + 1}"
-          f"; the last good checkpoint is {last}: lower the learning rate and train again")
+          f"; {last}: lower the learning rate and train again")
     stopping = stop()
     if stopping or (step + 1) % phase.checkpoint_every == 0 or step + 1 == phase.steps:
       checkpoints.save(step + 1, state, phase.record())

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import jax.numpy as jnp
 import pytest
 
@@ -79,6 +81,13 @@ def test_three_steps_in_a_row_without_a_finite_gradient_stop_the_run(tmp_path):
                 stop=lambda: False)
   assert written == [0, 1, 2, 3, 4, 5]
   assert f"up to step 6; the last good checkpoint is {tmp_path / '4'}" in str(fault.value)
+
+
+def test_a_run_that_was_never_finite_says_that_there_is_no_checkpoint(tmp_path):
+  phase = replace(counting_phase(9, finite=lambda step: False), checkpoint_every=5)
+  with pytest.raises(UserError, match="up to step 3; there is no checkpoint yet: lower the"):
+    train_phase(phase, fresh(), start=0, checkpoints=Kept(tmp_path),
+                write=lambda step, values: None, stop=lambda: False)
 
 
 def test_two_are_survived(tmp_path):
