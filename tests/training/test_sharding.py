@@ -132,7 +132,11 @@ def main():
 def report():
   environment = os.environ | {
       "JAX_PLATFORMS": "cpu",
-      "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+      "XLA_FLAGS": "--xla_force_host_platform_device_count=8 "
+                   "--xla_cpu_collective_call_terminate_timeout_seconds=300",
+      # XLA's pool has a thread per device or this many, and a device that waits for the others in
+      # two collectives at once holds two: with eight threads in all, everyone may wait for ever.
+      "NPROC": "64",
       "PYTHONPATH": str(Path(__file__).parents[2]),
   }
   result = subprocess.run(
