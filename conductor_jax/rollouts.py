@@ -20,7 +20,7 @@ from conductor_jax.workflows.plan_metrics import (
     worker_entropy_bits,
     worker_shares,
 )
-from conductor_jax.workflows.prompts import conductor_messages
+from conductor_jax.workflows.prompts import conductor_prompt
 from conductor_jax.workflows.transcript import Transcript
 from conductor_jax.workflows.workflow import ParsedPlan, ParseFailure, Workflow
 
@@ -164,11 +164,9 @@ class Conductor:
     return groups
 
   def _prompt(self, task: Task) -> list[int]:
-    messages = conductor_messages(
-        task.question, workers=len(self._executor.pool), max_steps=self._max_steps,
-        access=self._access)
-    return self._tokenizer.apply_chat_template(
-        messages, add_generation_prompt=True, tokenize=True, return_dict=False)
+    return conductor_prompt(
+        self._tokenizer, task.question, workers=len(self._executor.pool),
+        max_steps=self._max_steps, access=self._access)
 
   def _text(self, completion: Completion) -> str:
     tokens = completion.tokens.tolist()

@@ -22,7 +22,7 @@ from conductor_jax.tasks.task import Task
 from conductor_jax.training.sharding import initialise, make_mesh
 from conductor_jax.workers.client import PoolClient
 from conductor_jax.workflows.executor import Executor
-from conductor_jax.workflows.prompts import conductor_messages
+from conductor_jax.workflows.prompts import conductor_messages, conductor_prompt
 
 # Tasks whose chats the arena's tokenizer is trained on.
 _TOKENIZER_TASKS = 2400
@@ -71,21 +71,18 @@ class Chat:
   def __init__(self, config: ConfigDict, splits: Splits, workers: int):
     """Trains the tokenizer on chats of the training tasks."""
     self._config, self._workers = config, workers
+    self._offer = dict(
+        workers=workers, max_steps=config.workflow.max_steps, access=config.workflow.access)
     generator = np.random.default_rng([config.seed, stable_hash("tokenizer")])
     texts = []
     for task in splits.train[:_TOKENIZER_TASKS]:
-      texts += [message["content"] for message in self._messages(task)]
+      messages = conductor_messages(task.question, **self._offer)
+      texts += [message["content"] for message in messages]
       texts.append(self.example(task, generator))
     self.tokenizer = train_tokenizer(texts, config.tokenizer.vocab_size)
 
-  def _messages(self, task: Task) -> list[dict[str, str]]:
-    return conductor_messages(
-        task.question, workers=self._workers, max_steps=self._config.workflow.max_steps,
-        access=self._config.workflow.access)
-
   def prompt(self, task: Task) -> list[int]:
-    return self.tokenizer.apply_chat_template(
-        self._messages(task), add_generation_prompt=True, tokenize=True, return_dict=False)
+    return conductor_prompt(self.tokenizer, task.question, **self._offer)
 
   def example(self, task: Task, generator: np.random.Generator) -> str:
     """Draws an example completion."""

@@ -1,4 +1,4 @@
-"""The environment of all tests, and the tiny model that the numerical ones share."""
+"""The environment of all tests, and what several of them share."""
 
 import functools
 import os
@@ -9,6 +9,15 @@ import pytest
 # this small take longer to optimise than to run.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+
+
+@pytest.fixture(scope="session")
+def benchmarks() -> str:
+  """A directory of real benchmark files, where there is one."""
+  path = os.environ.get("CONDUCTOR_BENCHMARKS")
+  if not path:
+    pytest.skip("CONDUCTOR_BENCHMARKS does not name a directory of benchmark files")
+  return path
 
 
 @pytest.fixture(scope="session")

@@ -49,3 +49,17 @@ def conductor_messages(
        "content": _SYSTEM.format(max_steps=max_steps, entry=entry, meaning=meaning)},
       {"role": "user", "content": f"Question: {question}\n\nAvailable models: {models}"},
   ]
+
+
+def conductor_prompt(
+    tokenizer, question: str, *, workers: int, max_steps: int, access: Access = "binary"
+) -> list[int]:
+  """The tokens that a conductor continues: its messages in the tokenizer's chat template.
+
+  Args:
+    tokenizer: a transformers tokenizer with a chat template.
+    question, workers, max_steps, access: as in `conductor_messages`.
+  """
+  messages = conductor_messages(question, workers=workers, max_steps=max_steps, access=access)
+  return tokenizer.apply_chat_template(
+      messages, add_generation_prompt=True, tokenize=True, return_dict=False)

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import random
 
 import aiohttp
@@ -198,12 +197,10 @@ async def test_the_pool_answers_through_a_server_process(path, tasks, answerers)
   assert answers == [answerers[spec.model](ask(task.question), 4) for spec, task in calls]
 
 
-async def test_on_real_benchmarks_gpt5_scores_its_table_and_no_spoiled_answer_is_right():
-  path = os.environ.get("CONDUCTOR_BENCHMARKS")
-  if not path:
-    pytest.skip("CONDUCTOR_BENCHMARKS does not name a directory of benchmark files")
-  tasks = load_tasks(path, BENCHMARKS, "test")
-  answer = frontier.answerers(path, BENCHMARKS, "test")["gpt-5"]
+async def test_on_real_benchmarks_gpt5_scores_its_table_and_no_spoiled_answer_is_right(
+    benchmarks):
+  tasks = load_tasks(benchmarks, BENCHMARKS, "test")
+  answer = frontier.answerers(benchmarks, BENCHMARKS, "test")["gpt-5"]
   # Every fifth task of each benchmark and at most 300, to stay within seconds.
   tasks = [task for kind in BENCHMARKS for task in [t for t in tasks if t.kind == kind][::5][:300]]
   async with Graders() as graders:

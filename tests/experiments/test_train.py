@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import re
 import signal
 import socket
@@ -239,11 +238,9 @@ DRY = ("--config.sft.steps=10", "--config.evaluation.tasks=12")
 
 
 @pytest.mark.parametrize("source", ["made here", "benchmarks"])
-def test_the_dry_run_walks_the_road_on_benchmark_rows(program, tmp_path, source):
+def test_the_dry_run_walks_the_road_on_benchmark_rows(program, tmp_path, request, source):
   if source == "benchmarks":
-    if "CONDUCTOR_BENCHMARKS" not in os.environ:
-      pytest.skip("CONDUCTOR_BENCHMARKS does not name a folder of real benchmark files")
-    path = Path(os.environ["CONDUCTOR_BENCHMARKS"])
+    path = request.getfixturevalue("benchmarks")
   else:
     path = write_rows(tmp_path / "rows")
   workdir = tmp_path / "run"

@@ -1,6 +1,5 @@
 import gzip
 import json
-import os
 
 import pytest
 
@@ -147,11 +146,8 @@ def test_an_id_that_comes_twice_is_refused(tmp_path):
   assert "line 2: the id 'test/algebra/1.json' is that of line 1" in message
 
 
-def test_whole_benchmarks_load_with_distinct_ids():
-  path = os.environ.get("CONDUCTOR_BENCHMARKS")
-  if not path:
-    pytest.skip("CONDUCTOR_BENCHMARKS does not name a directory of benchmark files")
-  tasks = load_tasks(path, list(BENCHMARKS), "test")
+def test_whole_benchmarks_load_with_distinct_ids(benchmarks):
+  tasks = load_tasks(benchmarks, list(BENCHMARKS), "test")
   counts = {name: sum(task.kind == name for task in tasks) for name in BENCHMARKS}
   assert counts == {"gsm8k": 1319, "mmlu": 14042, "math500": 500}
   assert len({task.id for task in tasks}) == len(tasks)

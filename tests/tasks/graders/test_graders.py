@@ -1,7 +1,6 @@
 """Dispatch, and whole benchmarks where CONDUCTOR_BENCHMARKS names a directory of them."""
 
 import asyncio
-import os
 
 import pytest
 
@@ -49,14 +48,6 @@ async def test_an_unreadable_math_reference_is_a_grading_error():
   async with Graders() as graders:
     with pytest.raises(GradingError, match="not a mathematical expression"):
       await graders.grade(task("math500", "???"), "5")
-
-
-@pytest.fixture(scope="module")
-def benchmarks():
-  path = os.environ.get("CONDUCTOR_BENCHMARKS")
-  if not path:
-    pytest.skip("CONDUCTOR_BENCHMARKS does not name a directory of benchmark files")
-  return path
 
 
 async def test_all_gsm8k_solutions_are_right_by_their_own_reference(benchmarks):
