@@ -1,14 +1,26 @@
 """Attention of rows: one prompt, and completions that see it and themselves.
 
-Grouped queries (arXiv 2305.13245) with rotary positions (arXiv 2104.09864).
+Grouped queries (arXiv 2305.13245) in blocks: scores exist for one block of queries at a time, and
+the backward pass computes them again from the saved log of the softmax's denominator
+(FlashAttention, arXiv 2205.14135).
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jax.ad_checkpoint import checkpoint_name
+from jaxtyping import Array, Bool, Float
+
+# Queries whose scores exist at once, for every row and head.
+BLOCK = 512
+
+# What a rematerialisation policy calls the result of attention and its log-denominators.
+ATTENDED = "attended"
+
+_LOWEST = float(np.finfo(np.float32).min)
 
 
 class KeyValues(NamedTuple):
@@ -18,97 +30,260 @@ class KeyValues(NamedTuple):
   values: Array
 
 
-def rotary(positions: Int[Array, "..."], head_dim: int, theta: float) -> tuple[Array, Array]:
-  """Cosine and sine of the rotary angles, float32[..., head_dim / 2] (arXiv 2104.09864)."""
-  frequencies = theta ** (-jnp.arange(0, head_dim, 2, dtype=jnp.float32) / head_dim)
-  angles = positions[..., None].astype(jnp.float32) * frequencies
-  return jnp.cos(angles), jnp.sin(angles)
+class _Seen(NamedTuple):
+  """What a block of queries sees, heads first.
+
+  Attributes:
+    prompt: keys and values [rows, kv_heads, prompt, head_dim]; None where there is no prompt.
+    prompt_mask: bool[rows, prompt].
+    own: keys and values [rows, kv_heads, samples, tokens, head_dim].
+    own_mask: bool[queries, tokens].
+  """
+
+  prompt: KeyValues | None
+  prompt_mask: Array | None
+  own: KeyValues
+  own_mask: Array
 
 
-def rotate(x: Float[Array, "... heads head_dim"], angles: tuple[Array, Array]) -> Array:
-  """Rotates the pair (x[i], x[i + head_dim / 2]) of every head by its position's angle."""
-  cos, sin = (a[..., None, :] for a in angles)
-  first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-  return jnp.concatenate(
-      [first * cos - second * sin, second * cos + first * sin], axis=-1).astype(x.dtype)
+def _fold(x: Float[Array, "rows kv samples asking width"]) -> Float[Array, "rows kv all width"]:
+  return x.reshape(*x.shape[:2], -1, x.shape[-1])
+
+
+def _grouped(x: Array, kv_heads: int) -> Array:
+  """[rows, samples, queries, heads, d] → [rows, kv_heads, samples, queries · groups, d]."""
+  rows, samples, queries, heads, width = x.shape
+  x = x.reshape(rows, samples, queries, kv_heads, heads // kv_heads, width)
+  return x.transpose(0, 3, 1, 2, 4, 5).reshape(rows, kv_heads, samples, -1, width)
+
+
+def _ungrouped(x: Array, queries: int) -> Array:
+  """The inverse of `_grouped`."""
+  rows, kv_heads, samples, asking, width = x.shape
+  x = x.reshape(rows, kv_heads, samples, queries, asking // queries, width)
+  return x.transpose(0, 2, 3, 1, 4, 5).reshape(rows, samples, queries, -1, width)
+
+
+def _heads_first(kv: KeyValues) -> KeyValues:
+  """[…, tokens, kv_heads, d] → [rows, kv_heads, …, tokens, d]."""
+  return KeyValues(*(jnp.moveaxis(x, -2, 1) for x in kv))
+
+
+def _scores(query: Array, seen: _Seen) -> tuple[Array | None, Array]:
+  """Masked scores of scaled queries [rows, kv_heads, samples, asking, d], in float32."""
+  groups = query.shape[3] // seen.own_mask.shape[0]
+  own = jnp.einsum("rksad,rkstd->rksat", query, seen.own.keys, preferred_element_type=jnp.float32)
+  own = jnp.where(jnp.repeat(seen.own_mask, groups, axis=0), own, _LOWEST)
+  if seen.prompt is None:
+    return None, own
+  prompt = jnp.einsum(
+      "rkad,rkpd->rkap", _fold(query), seen.prompt.keys, preferred_element_type=jnp.float32)
+  prompt = jnp.where(seen.prompt_mask[:, None, None], prompt, _LOWEST)
+  return prompt.reshape(*own.shape[:-1], -1), own
+
+
+def _attend(query: Array, seen: _Seen) -> tuple[Array, Array]:
+  """One softmax over all that is seen.
+
+  Args:
+    query: scaled, [rows, kv_heads, samples, asking, d].
+    seen: keys and values.
+
+  Returns:
+    The mixed values, and the float32 logs of the denominators without their last axis.
+  """
+  to_prompt, to_own = _scores(query, seen)
+  highest = to_own.max(-1)
+  if to_prompt is not None:
+    highest = jnp.maximum(highest, to_prompt.max(-1))
+  own = jnp.exp(to_own - highest[..., None])
+  total = own.sum(-1)
+  mixed = jnp.einsum(
+      "rksat,rkstd->rksad", own.astype(query.dtype), seen.own.values,
+      preferred_element_type=jnp.float32)
+  if to_prompt is not None:
+    prompt = jnp.exp(to_prompt - highest[..., None])
+    total += prompt.sum(-1)
+    mixed += jnp.einsum(
+        "rkap,rkpd->rkad", _fold(prompt.astype(query.dtype)), seen.prompt.values,
+        preferred_element_type=jnp.float32).reshape(mixed.shape)
+  return (mixed / total[..., None]).astype(query.dtype), highest + jnp.log(total)
+
+
+def _attend_backward(
+    query: Array, seen: _Seen, mixed: Array, log_total: Array, gradient: Array
+) -> tuple[Array, KeyValues | None, KeyValues]:
+  """Gradients of `_attend` to the scaled query, the prompt and the own segment, in float32."""
+  wide = dict(preferred_element_type=jnp.float32)
+  overlap = jnp.sum(gradient.astype(jnp.float32) * mixed.astype(jnp.float32), -1, keepdims=True)
+
+  def of_scores(scores, of_probabilities):
+    probabilities = jnp.exp(scores - log_total[..., None])
+    return (probabilities.astype(query.dtype),
+            (probabilities * (of_probabilities - overlap)).astype(query.dtype))
+
+  to_prompt, to_own = _scores(query, seen)
+  weights, of_own = of_scores(
+      to_own, jnp.einsum("rksad,rkstd->rksat", gradient, seen.own.values, **wide))
+  of_query = jnp.einsum("rksat,rkstd->rksad", of_own, seen.own.keys, **wide)
+  own = KeyValues(
+      jnp.einsum("rksat,rksad->rkstd", of_own, query, **wide),
+      jnp.einsum("rksat,rksad->rkstd", weights, gradient, **wide))
+  if to_prompt is None:
+    return of_query, None, own
+  weights, of_prompt = of_scores(
+      to_prompt, jnp.einsum(
+          "rkad,rkpd->rkap", _fold(gradient), seen.prompt.values, **wide).reshape(to_prompt.shape))
+  weights, of_prompt = _fold(weights), _fold(of_prompt)
+  of_query += jnp.einsum(
+      "rkap,rkpd->rkad", of_prompt, seen.prompt.keys, **wide).reshape(of_query.shape)
+  prompt = KeyValues(
+      jnp.einsum("rkap,rkad->rkpd", of_prompt, _fold(query), **wide),
+      jnp.einsum("rkap,rkad->rkpd", weights, _fold(gradient), **wide))
+  return of_query, prompt, own
+
+
+def _blocks(tokens: int) -> list[tuple[int, int]]:
+  """Near-equal ranges of at most `BLOCK` queries."""
+  count = -(-tokens // BLOCK)
+  edges = [tokens * i // count for i in range(count + 1)]
+  return list(zip(edges[:-1], edges[1:], strict=True))
+
+
+def _up_to(seen: _Seen, begin: int, end: int) -> _Seen:
+  """What the queries at [begin, end) see of causal segments."""
+  mask = jnp.arange(begin, end)[:, None] >= jnp.arange(end)
+  return seen._replace(own=KeyValues(*(x[..., :end, :] for x in seen.own)), own_mask=mask)
+
+
+def _turns(x: Array, count: int) -> Array:
+  """[rows, kv_heads, samples, …] → [count, rows, kv_heads, samples / count, …]."""
+  return jnp.moveaxis(x.reshape(*x.shape[:2], count, -1, *x.shape[3:]), 2, 0)
+
+
+def _joined(x: Array) -> Array:
+  """The inverse of `_turns`."""
+  x = jnp.moveaxis(x, 0, 2)
+  return x.reshape(*x.shape[:2], -1, *x.shape[4:])
+
+
+def _turn_count(samples: int, tokens: int) -> int:
+  """In how many turns samples are worked off so that a turn has at most `BLOCK` queries."""
+  return next(n for n in range(1, samples + 1)
+              if samples % n == 0 and (samples // n * tokens <= BLOCK or n == samples))
+
+
+@jax.custom_vjp
+def _causal(query: Array, prompt: KeyValues | None, prompt_mask: Array | None, own: KeyValues):
+  """Completions, or prompts as rows of one sample, to what comes before and to themselves.
+
+  Args:
+    query: scaled and grouped.
+    prompt: heads first, None where there is nothing before.
+    prompt_mask: bool[rows, prompt].
+    own: heads first, as many tokens as the query has.
+  """
+  return _causal_forward(query, prompt, prompt_mask, own)[0]
+
+
+def _causal_forward(query, prompt, prompt_mask, own):
+  samples, tokens = own.keys.shape[2:4]
+  groups = query.shape[3] // tokens
+
+  def turn(_, part):
+    query, own = part
+    blocks = [
+        _attend(query[:, :, :, begin * groups:end * groups],
+                _up_to(_Seen(prompt, prompt_mask, own, None), begin, end))
+        for begin, end in _blocks(tokens)]
+    return None, tuple(jnp.concatenate(x, axis=3) for x in zip(*blocks, strict=True))
+
+  count = _turn_count(samples, tokens)
+  _, (mixed, log_total) = jax.lax.scan(
+      turn, None, jax.tree.map(partial(_turns, count=count), (query, own)))
+  mixed = checkpoint_name(_joined(mixed), ATTENDED)
+  log_total = checkpoint_name(_joined(log_total), ATTENDED)
+  return mixed, (query, prompt, prompt_mask, own, mixed, log_total)
+
+
+def _causal_backward(saved, gradient):
+  query, prompt, prompt_mask, own, mixed, log_total = saved
+  samples, tokens = own.keys.shape[2:4]
+  groups = query.shape[3] // tokens
+
+  def turn(of_prompt, part):
+    query, own, mixed, log_total, gradient = part
+    of_query = []
+    of_own = jax.tree.map(partial(jnp.zeros_like, dtype=jnp.float32), own)
+    for begin, end in _blocks(tokens):
+      seen = _up_to(_Seen(prompt, prompt_mask, own, None), begin, end)
+      asking = (x[:, :, :, begin * groups:end * groups]
+                for x in (query, mixed, log_total, gradient))
+      asked, *rest = asking
+      block_query, block_prompt, block_own = _attend_backward(asked, seen, *rest)
+      of_query.append(block_query)
+      of_own = jax.tree.map(lambda x, y, end=end: x.at[..., :end, :].add(y), of_own, block_own)
+      of_prompt = jax.tree.map(jnp.add, of_prompt, block_prompt)
+    return of_prompt, (jnp.concatenate(of_query, axis=3).astype(query.dtype),
+                       jax.tree.map(lambda x, like: x.astype(like.dtype), of_own, own))
+
+  count = _turn_count(samples, tokens)
+  of_prompt, (of_query, of_own) = jax.lax.scan(
+      turn, jax.tree.map(partial(jnp.zeros_like, dtype=jnp.float32), prompt),
+      jax.tree.map(partial(_turns, count=count), (query, own, mixed, log_total, gradient)))
+  of_prompt = jax.tree.map(lambda x, like: x.astype(like.dtype), of_prompt, prompt)
+  return _joined(of_query), of_prompt, None, jax.tree.map(_joined, of_own)
+
+
+_causal.defvjp(_causal_forward, _causal_backward)
 
 
 def attend_prompt(
     query: Float[Array, "rows prompt heads head_dim"], own: KeyValues
 ) -> Float[Array, "rows prompt heads head_dim"]:
   """Causal attention of a prompt to itself. Prompts are padded on the right, so no mask is due."""
-  return jax.nn.dot_product_attention(query, own.keys, own.values, is_causal=True)
+  one = KeyValues(*(x[:, None] for x in own))
+  return _attend_causally(query[:, None], None, None, one)[:, 0]
 
 
 def attend_completions(
-    query: Float[Array, "rows samples queries heads head_dim"],
+    query: Float[Array, "rows samples tokens heads head_dim"],
     prompt: KeyValues,
     prompt_mask: Bool[Array, "rows prompt"],
     own: KeyValues,
-    own_mask: Bool[Array, "queries tokens"],
-) -> Float[Array, "rows samples queries heads head_dim"]:
-  """Attention of completions to their row's prompt and to themselves, one softmax over both.
+) -> Float[Array, "rows samples tokens heads head_dim"]:
+  """Attention of completions to their row's prompt and causally to themselves, in one softmax.
 
   Args:
-    query: queries of every completion.
+    query: of every completion token.
     prompt: keys and values [rows, prompt, kv_heads, head_dim].
     prompt_mask: which prompt tokens are real.
     own: keys and values [rows, samples, tokens, kv_heads, head_dim].
-    own_mask: which of its own tokens a query may see.
   """
-  rows, samples, queries, heads, head_dim = query.shape
-  kv_heads = prompt.keys.shape[-2]
-  groups = heads // kv_heads
-  # Matrices [row, kv head, everything that asks, head_dim]: one large product with the prompt.
-  asking = query.reshape(rows, samples, queries, kv_heads, groups, head_dim) * head_dim ** -0.5
-  asking = asking.transpose(0, 3, 1, 2, 4, 5).reshape(rows, kv_heads, -1, head_dim)
-  prompt_keys, prompt_values = (x.transpose(0, 2, 1, 3) for x in prompt)
-  own_keys, own_values = (x.transpose(0, 3, 1, 2, 4) for x in own)
-  own_shape = (rows, kv_heads, samples, queries * groups)
-  lowest = jnp.finfo(jnp.float32).min
-
-  to_prompt = jnp.einsum(
-      "rkad,rkpd->rkap", asking, prompt_keys, preferred_element_type=jnp.float32)
-  to_prompt = jnp.where(prompt_mask[:, None, None], to_prompt, lowest)
-  to_own = jnp.einsum(
-      "rksad,rkstd->rksat", asking.reshape(*own_shape, head_dim), own_keys,
-      preferred_element_type=jnp.float32)
-  to_own = jnp.where(jnp.repeat(own_mask, groups, axis=0), to_own, lowest)
-
-  highest = jnp.maximum(to_prompt.max(-1), to_own.max(-1).reshape(to_prompt.shape[:-1]))
-  highest = jax.lax.stop_gradient(highest)
-  to_prompt = jnp.exp(to_prompt - highest[..., None])
-  to_own = jnp.exp(to_own - highest.reshape(*own_shape, 1))
-  total = to_prompt.sum(-1) + to_own.sum(-1).reshape(highest.shape)
-  mixed = jnp.einsum("rkap,rkpd->rkad", to_prompt.astype(query.dtype), prompt_values)
-  mixed += jnp.einsum(
-      "rksat,rkstd->rksad", to_own.astype(query.dtype), own_values).reshape(mixed.shape)
-  mixed = (mixed / total[..., None]).astype(query.dtype)
-  mixed = mixed.reshape(rows, kv_heads, samples, queries, groups, head_dim)
-  return mixed.transpose(0, 2, 3, 1, 4, 5).reshape(query.shape)
+  return _attend_causally(query, _heads_first(prompt), prompt_mask, own)
 
 
-def recency_bias(
-    heads: int, head_dim: int, rope_theta: float, *, every: int, strength: float = 1.0
-) -> Float[Array, " heads*head_dim"]:
-  """Initial biases of queries or keys: from the start, some heads look at what is near.
+def _attend_causally(query, prompt, prompt_mask, own):
+  scaled = _grouped(query * query.shape[-1] ** -0.5, own.keys.shape[-2])
+  return _ungrouped(_causal(scaled, prompt, prompt_mask, _heads_first(own)), query.shape[2])
 
-  Where both have it, the score of a token at distance d has the part strength · Σ cos(d·θᵢ), over
-  the rotary frequencies θᵢ with wavelengths of 16 to 512 tokens; it is largest at d = 0. Without,
-  attention starts uniform over the prompt, and the first signal from any one token is as weak as
-  the prompt is long.
+
+def attend_cache(
+    query: Float[Array, "rows samples heads head_dim"],
+    prompt: KeyValues,
+    prompt_mask: Bool[Array, "rows prompt"],
+    own: KeyValues,
+    own_mask: Bool[Array, " tokens"],
+) -> Float[Array, "rows samples heads head_dim"]:
+  """Attention of one token of each completion to the row's prompt and to a cache.
 
   Args:
-    heads: how many.
-    head_dim: width of a head.
-    rope_theta: base of the rotary frequencies.
-    every: which heads have it: 1 is all, 2 every other one.
-    strength: of the part above.
+    query: of the tokens.
+    prompt: keys and values [rows, prompt, kv_heads, head_dim].
+    prompt_mask: which prompt tokens are real.
+    own: keys and values [rows, samples, tokens, kv_heads, head_dim].
+    own_mask: which entries of the cache are seen.
   """
-  half = head_dim // 2
-  wavelengths = 2 * np.pi * rope_theta ** (np.arange(half) / half)
-  chosen = (16 <= wavelengths) & (wavelengths <= 512)
-  size = np.sqrt(strength * np.sqrt(head_dim) / 2)
-  head = np.tile(np.where(chosen, size, 0.0), 2)
-  biased = np.arange(heads) % every == 0
-  return jnp.asarray(np.outer(biased, head).reshape(-1), jnp.float32)
+  scaled = _grouped(query[:, :, None] * query.shape[-1] ** -0.5, own.keys.shape[-2])
+  seen = _Seen(_heads_first(prompt), prompt_mask, _heads_first(own), own_mask[None])
+  return _ungrouped(_attend(scaled, seen)[0], 1)[:, :, 0]

@@ -11,25 +11,35 @@ Architecture: Qwen2 technical report, arXiv 2407.10671.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Bool, Float, Int
 
 from conductor_jax.models.attention import (
+    ATTENDED,
     KeyValues,
-    attend_completions,
+    attend_cache,
     attend_prompt,
-    recency_bias,
-    rotary,
-    rotate,
 )
+from conductor_jax.models.kernels import ATTENTION
+from conductor_jax.models.lora import (
+    TARGETS,
+    LoraConfig,
+    adapter_axes,
+    initial_adapters,
+    low_rank,
+)
+from conductor_jax.models.placement import Placement
+from conductor_jax.models.rotary import recency_bias, rotary, rotate
 
 # Logical axes of every parameter; layer parameters have a leading "layers" axis.
 PARAMETER_AXES = {
     "embedding": ("vocab", "embed"),
-    "head": ("embed", "vocab"),
+    "head": (None, "logits"),
     "final_norm": ("embed",),
     "attention_norm": ("layers", "embed"),
     "query": ("layers", "embed", "heads"),
@@ -44,10 +54,13 @@ PARAMETER_AXES = {
     "up": ("layers", "embed", "mlp"),
     "down": ("layers", "mlp", "embed"),
 }
+for _target in TARGETS:
+  PARAMETER_AXES |= adapter_axes(_target, PARAMETER_AXES[_target])
 
 REMAT_POLICIES: dict[str, Callable | None] = {
     "none": None,
-    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+    # Queries and the attention's output product are as wide, and cheaper to have again.
+    "dots": jax.checkpoint_policies.save_only_these_names(ATTENDED, "key", "value", "gate", "up"),
     "full": jax.checkpoint_policies.nothing_saveable,
 }
 
@@ -90,98 +103,137 @@ def rms_norm(x: Float[Array, "... embed"], scale: Float[Array, " embed"], eps: f
   return (normed * scale).astype(x.dtype)
 
 
-def multiply(x: Float[Array, "... inputs"], kernel: nnx.Param) -> Float[Array, "... outputs"]:
+def multiply(
+    x: Float[Array, "... inputs"], kernel: Float[Array, "inputs outputs"]
+) -> Float[Array, "... outputs"]:
   """x @ kernel over flattened tokens.
 
   With several batch axes XLA's CPU backend computes the kernel's gradient off its fast path, three
   times slower.
   """
-  flat = x.reshape(-1, x.shape[-1]) @ kernel[...].astype(x.dtype)
-  return flat.reshape(*x.shape[:-1], -1)
+  return (x.reshape(-1, x.shape[-1]) @ kernel).reshape(*x.shape[:-1], -1)
 
 
 class DecoderLayer(nnx.Module):
   """One decoder layer: pre-norm attention and pre-norm SwiGLU, each on the residual stream."""
 
-  def __init__(self, config: Qwen2Config, rngs: nnx.Rngs):
-    self.config = config
+  def __init__(
+      self, config: Qwen2Config, *, param_dtype: str, lora: LoraConfig | None,
+      placement: Placement, rngs: nnx.Rngs):
+    self.config, self.lora, self.placement = config, lora, placement
     width, mlp = config.hidden_size, config.intermediate_size
     heads = config.num_heads * config.head_dim
     kv_heads = config.num_kv_heads * config.head_dim
+    shapes = {
+        "query": (width, heads), "key": (width, kv_heads), "value": (width, kv_heads),
+        "output": (heads, width), "gate": (width, mlp), "up": (width, mlp), "down": (mlp, width)}
 
-    def weight(*shape):
-      return nnx.Param(nnx.initializers.lecun_normal()(rngs.params(), shape, jnp.float32))
+    def parameter(value):
+      return nnx.Param(value.astype(param_dtype))
 
-    self.attention_norm = nnx.Param(jnp.ones(width))
-    self.query = weight(width, heads)
-    self.query_bias = nnx.Param(recency_bias(
+    for name, shape in shapes.items():
+      kernel = nnx.initializers.lecun_normal()(rngs.params(), shape, jnp.float32)
+      setattr(self, name, parameter(kernel))
+    self.query_bias = parameter(recency_bias(
         config.num_heads, config.head_dim, config.rope_theta, every=2))
-    self.key = weight(width, kv_heads)
-    self.key_bias = nnx.Param(recency_bias(
+    self.key_bias = parameter(recency_bias(
         config.num_kv_heads, config.head_dim, config.rope_theta, every=1))
-    self.value, self.value_bias = weight(width, kv_heads), nnx.Param(jnp.zeros(kv_heads))
-    self.output = weight(heads, width)
-    self.mlp_norm = nnx.Param(jnp.ones(width))
-    self.gate, self.up, self.down = weight(width, mlp), weight(width, mlp), weight(mlp, width)
+    self.value_bias = parameter(jnp.zeros(kv_heads))
+    self.attention_norm, self.mlp_norm = (parameter(jnp.ones(width)) for _ in range(2))
+    if lora:
+      for name, value in initial_adapters(lora, shapes, rngs.params).items():
+        setattr(self, name, nnx.Param(value))
+
+  def _multiply(self, x: Float[Array, "... inputs"], name: str) -> Float[Array, "... outputs"]:
+    """The product with a kernel, its adapter's included where it has one."""
+    def whole(name, axes):
+      # The embed axis, over which weights are spread to be stored, is whole to be computed with.
+      return self.placement.gather(
+          getattr(self, name)[...].astype(x.dtype), axes,
+          tuple(None if axis == "embed" else axis for axis in axes))
+
+    axes = PARAMETER_AXES[name][1:]
+    product = multiply(x, whole(name, axes))
+    if self.lora and name in self.lora.targets:
+      (a, a_axes), (b, b_axes) = adapter_axes(name, axes).items()
+      product += low_rank(self.lora, multiply, x, whole(a, a_axes), whole(b, b_axes))
+    return checkpoint_name(product, name)
 
   def project(self, x: Float[Array, "... embed"], angles: tuple[Array, Array]):
     """Rotated queries, and keys and values, of normed inputs."""
     config = self.config
     x = rms_norm(x, self.attention_norm[...], config.norm_eps)
 
-    def heads(kernel, bias, count):
-      y = multiply(x, kernel) + bias[...].astype(x.dtype)
+    def heads(name, bias, count):
+      y = self._multiply(x, name) + bias[...].astype(x.dtype)
       return y.reshape(*x.shape[:-1], count, config.head_dim)
 
-    query = rotate(heads(self.query, self.query_bias, config.num_heads), angles)
-    key = rotate(heads(self.key, self.key_bias, config.num_kv_heads), angles)
-    return query, KeyValues(key, heads(self.value, self.value_bias, config.num_kv_heads))
+    query = rotate(heads("query", self.query_bias, config.num_heads), angles)
+    key = rotate(heads("key", self.key_bias, config.num_kv_heads), angles)
+    return query, KeyValues(key, heads("value", self.value_bias, config.num_kv_heads))
 
   def finish(self, x: Float[Array, "... embed"], attended: Float[Array, "... heads head_dim"]):
     """Adds the attention's output and the SwiGLU's to the residual stream."""
-    x = x + multiply(attended.reshape(*x.shape[:-1], -1), self.output)
+    x = x + self._multiply(attended.reshape(*x.shape[:-1], -1), "output")
     y = rms_norm(x, self.mlp_norm[...], self.config.norm_eps)
-    gated = jax.nn.silu(multiply(y, self.gate)) * multiply(y, self.up)
-    return x + multiply(gated, self.down)
+    gated = jax.nn.silu(self._multiply(y, "gate")) * self._multiply(y, "up")
+    return x + self._multiply(gated, "down")
 
 
 class Qwen2(nnx.Module):
-  """A Qwen2 language model with float32 parameters.
+  """A Qwen2 language model.
 
   Args:
     config: the shape.
     compute_dtype: dtype of activations and of the weights as they enter a product.
-    remat: what the backward pass keeps: "none" recomputes nothing, "dots" keeps the outputs of
-      weight products, "full" keeps only the residual stream between layers.
+    param_dtype: dtype of the parameters; adapters are float32 whatever it is.
+    remat: what the backward pass keeps: "none" recomputes nothing, "dots" keeps the results
+      of attention and of the products with the key, value, gate and up kernels, "full" keeps only
+      the residual stream between layers.
+    attention: of training, one of `kernels.ATTENTION`.
+    lora: low-rank adapters beside the kernels; None for none.
+    placement: where activations live.
+    rngs: draws the parameters.
   """
 
-  def __init__(self, config: Qwen2Config, *, compute_dtype: str, remat: str, rngs: nnx.Rngs):
+  def __init__(
+      self, config: Qwen2Config, *, compute_dtype: str, param_dtype: str = "float32", remat: str,
+      attention: str = "blockwise", lora: LoraConfig | None = None, placement: Placement = Placement(), rngs: nnx.Rngs):
     self.config, self.compute_dtype, self.remat = config, compute_dtype, remat
+    self.attention, self.placement = attention, placement
 
     def weight(std, *shape):
-      return nnx.Param(nnx.initializers.normal(std)(rngs.params(), shape, jnp.float32))
+      value = nnx.initializers.normal(std)(rngs.params(), shape, jnp.float32)
+      return nnx.Param(value.astype(param_dtype))
 
     # Large enough that tokens stay apart in the residual stream while a small model is taught to
     # treat them alike; a tied head allows no more than keeps the first logits small.
     self.embedding = weight(0.02 if config.tied else 0.5, config.vocab_size, config.hidden_size)
-    self.final_norm = nnx.Param(jnp.ones(config.hidden_size))
+    self.final_norm = nnx.Param(jnp.ones(config.hidden_size, param_dtype))
     if not config.tied:
       self.head = weight(0.02, config.hidden_size, config.vocab_size)
 
     @nnx.split_rngs(splits=config.num_layers)
     @nnx.vmap
     def stack(rngs):
-      return DecoderLayer(config, rngs)
+      return DecoderLayer(
+          config, param_dtype=param_dtype, lora=lora, placement=placement, rngs=rngs)
 
     self.layers = stack(rngs)
 
-  def embed(self, tokens: Int[Array, "..."]) -> Float[Array, "... embed"]:
-    return self.embedding[...].astype(self.compute_dtype)[tokens]
+  def embed(self, tokens: Int[Array, "rows ..."]) -> Float[Array, "rows ... embed"]:
+    """Looks tokens up. Every device does so in its own columns, and rows are put together then."""
+    inner = (None,) * (tokens.ndim - 1)
+    table, tokens = self.embedding[...], self.placement.constrain(tokens, None, *inner)
+    x = self.placement.constrain(table[tokens].astype(self.compute_dtype), None, *inner, "embed")
+    return self.placement.constrain(x, "rows", *inner, None)
 
   def output_head(self) -> Float[Array, "embed vocab"]:
-    """The matrix that turns hidden states into logits."""
-    head = self.embedding[...].T if self.config.tied else self.head[...]
-    return head.astype(self.compute_dtype)
+    """The matrix that turns hidden states into logits, as it is stored."""
+    if not self.config.tied:
+      return self.head[...]
+    return self.placement.gather(
+        self.embedding[...], PARAMETER_AXES["embedding"], ("logits", None)).T
 
   def _angles(self, positions):
     return rotary(positions, self.config.head_dim, self.config.rope_theta)
@@ -217,47 +269,31 @@ class Qwen2(nnx.Module):
     rows, samples, length = completion_tokens.shape
     width = prompt_tokens.shape[1]
     lengths = prompt_mask.sum(axis=1)
-    # The last token predicts nothing that is asked for.
-    inputs = completion_tokens[:, :, :-1]
-    queries = length - 1
-    prompt_angles = self._angles(jnp.arange(width))
-    positions = lengths[:, None] + jnp.arange(queries)
-    angles = tuple(a[:, None] for a in self._angles(positions))
-    causal = jnp.tril(jnp.ones((queries, queries), bool))
-    row = jnp.arange(rows)
+    kv_axes = KeyValues(*[("rows", None, "kv_heads", None)] * 2)
+    attend = self.placement.local(
+        partial(ATTENTION[self.attention], samples=samples),
+        ("rows", None, "heads", None), kv_axes, ("rows", None),
+        result=("rows", None, "heads", None))
 
     def flat(prompt, completions):
-      return jnp.concatenate([prompt, completions.reshape(rows, samples * queries, -1)], axis=1)
+      tail = prompt.shape[2:]
+      return jnp.concatenate([prompt, completions.reshape(rows, -1, *tail)], axis=1)
 
-    def unflat(x):
-      tail = x.shape[2:]
-      return x[:, :width], x[:, width:].reshape(rows, samples, queries, *tail)
-
-    flat_angles = tuple(
-        jnp.concatenate([
-            jnp.broadcast_to(p, (rows, *p.shape)),
-            jnp.broadcast_to(c, (rows, samples, *c.shape[2:])).reshape(rows, samples * queries, -1),
-        ], axis=1) for p, c in zip(prompt_angles, angles, strict=True))
+    positions = flat(
+        jnp.broadcast_to(jnp.arange(width), (rows, width)),
+        jnp.broadcast_to((lengths[:, None] + jnp.arange(length))[:, None], (rows, samples, length)))
+    angles = self._angles(positions)
 
     def body(layer, x):
-      query, kv = layer.project(x, flat_angles)
-      prompt_query, completion_query = unflat(query)
-      prompt_keys, keys = unflat(kv.keys)
-      prompt_values, values = unflat(kv.values)
-      prompt = KeyValues(prompt_keys, prompt_values)
-      attended_prompt = attend_prompt(prompt_query, prompt)
-      attended = attend_completions(
-          completion_query, prompt, prompt_mask, KeyValues(keys, values), causal)
-      both = flat(
-          attended_prompt.reshape(rows, width, -1),
-          attended.reshape(rows, samples, queries, -1))
-      return layer.finish(x, both), None
+      query, kv = layer.project(x, angles)
+      x = layer.finish(x, attend(query, kv, prompt_mask))
+      return self.placement.constrain(x, "rows", None, None), None
 
-    x = flat(self.embed(prompt_tokens), self.embed(inputs))
-    x, _ = self._scan(body, x)
-    prompt, completions = unflat(x)
-    last = jnp.broadcast_to(
-        prompt[row, lengths - 1][:, None, None], (rows, samples, 1, prompt.shape[-1]))
+    x, _ = self._scan(body, self.embed(flat(prompt_tokens, completion_tokens)))
+    # The state after a token predicts the next one; the last token's predicts nothing asked for.
+    last = x[jnp.arange(rows), lengths - 1]
+    last = jnp.broadcast_to(last[:, None, None], (rows, samples, 1, x.shape[-1]))
+    completions = x[:, width:].reshape(rows, samples, length, -1)[:, :, :-1]
     x = jnp.concatenate([last, completions], axis=2)
     return rms_norm(x, self.final_norm[...], self.config.norm_eps)
 
@@ -304,14 +340,14 @@ class Qwen2(nnx.Module):
     positions = prompt_mask.sum(axis=1)[:, None, None] + index
     angles = self._angles(positions)
     capacity = cache.keys.shape[3]
-    seen = (jnp.arange(capacity) <= index)[None]
+    seen = jnp.arange(capacity) <= index
 
     def body(layer, x, prompt, cache):
       query, kv = layer.project(x, angles)
       cache = jax.tree.map(
           lambda old, new: jax.lax.dynamic_update_slice_in_dim(old, new, index, 2), cache, kv)
-      attended = attend_completions(query, prompt, prompt_mask, cache, seen)
-      return layer.finish(x, attended), cache
+      attended = attend_cache(query[:, :, 0], prompt, prompt_mask, cache, seen)
+      return layer.finish(x, attended[:, :, None]), cache
 
     x, cache = self._scan(body, self.embed(tokens)[:, :, None], prompt, cache)
     return rms_norm(x[:, :, 0], self.final_norm[...], self.config.norm_eps), cache

@@ -50,7 +50,7 @@ def generate(
     stands beyond the length is padding.
   """
   model: Qwen2 = nnx.merge(graph, params)
-  head = model.output_head()
+  head = model.output_head().astype(model.compute_dtype)
   rows, samples = seeds.shape
   config = model.config
   hidden, prompt = model.prefill(prompt_tokens, prompt_mask)

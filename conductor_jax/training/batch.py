@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
@@ -40,6 +42,40 @@ class GroupedBatch:
   completion_mask: Bool[Array, "rows samples tokens"]
   advantages: Float[Array, "rows samples tokens"]
   sampler_logprobs: Float[Array, "rows samples tokens"]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Counts:
+  """What losses divide by: counts of a whole batch, before it is split in micro-batches.
+
+  Attributes:
+    tokens: completion tokens that count, at least 1.
+    sequences: completions with at least one such token, at least 1.
+  """
+
+  tokens: Float[Array, ""]
+  sequences: Float[Array, ""]
+
+
+class Measurements(NamedTuple):
+  """What a loss reports of one micro-batch.
+
+  Attributes:
+    sums: divided by a global count already, so that the micro-batches' values add up.
+    maxima: the largest of the micro-batches' values is the batch's.
+  """
+
+  sums: dict[str, Array]
+  maxima: dict[str, Array]
+
+
+def batch_counts(batch: GroupedBatch) -> Counts:
+  """The counts of a batch."""
+  mask = batch.completion_mask
+  return Counts(
+      tokens=jnp.maximum(mask.sum(), 1).astype(jnp.float32),
+      sequences=jnp.maximum(mask.any(axis=-1).sum(), 1).astype(jnp.float32))
 
 
 def pack(

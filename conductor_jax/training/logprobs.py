@@ -1,5 +1,6 @@
 """Log-probabilities, entropy and KL without ever holding the logits of all tokens at once."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -7,6 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float, Int
 
+from conductor_jax.models.placement import Placement
 from conductor_jax.training.batch import GroupedBatch
 
 Params = dict[str, Any]
@@ -18,88 +20,161 @@ class TokenStatistics(NamedTuple):
   Attributes:
     logprobs: log-probability of each token.
     entropy: of the distribution that each token comes from, in nats.
-    kl: KL(policy ‖ reference) of that distribution, in nats; None without a reference.
+    reference_logprobs: log-probability of each token under the reference, without a gradient; None
+      without one.
+    kl: KL(policy ‖ reference) of the distribution, in nats; None without a reference.
   """
 
   logprobs: Array
   entropy: Array
+  reference_logprobs: Array | None
   kl: Array | None
 
 
+class _Predictor(NamedTuple):
+  """Hidden states [rows, tokens, embed] that a head [embed, vocab] turns into logits."""
+
+  hidden: Array
+  head: Array
+
+
+def _log_probabilities(predictor, temperature, placement):
+  """float32[rows, tokens, vocab]; every device has the logits of its part of the vocabulary."""
+  hidden = placement.constrain(predictor.hidden, None, None, None)
+  logits = jnp.einsum(
+      "rte,ev->rtv", hidden, predictor.head, preferred_element_type=jnp.float32) / temperature
+  return jax.nn.log_softmax(placement.constrain(logits, None, None, "logits"))
+
+
+def _is_token(tokens, vocab):
+  return jax.lax.broadcasted_iota(tokens.dtype, (*tokens.shape, vocab), tokens.ndim) == tokens[
+      ..., None]
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _chunk(temperature, placement, hidden, head, working_head, tokens, reference):
+  """Statistics of one chunk. `working_head` is `head` as it enters the product."""
+  del head
+  logprobs = _log_probabilities(_Predictor(hidden, working_head), temperature, placement)
+  probabilities = jnp.exp(logprobs)
+  chosen = _is_token(tokens, logprobs.shape[-1])
+  of_reference = kl = None
+  if reference is not None:
+    other = _log_probabilities(reference, temperature, placement)
+    of_reference = jnp.sum(jnp.where(chosen, other, 0), axis=-1)
+    kl = jnp.sum(probabilities * (logprobs - other), axis=-1)
+  return TokenStatistics(
+      jnp.sum(jnp.where(chosen, logprobs, 0), axis=-1),
+      -jnp.sum(probabilities * logprobs, axis=-1), of_reference, kl)
+
+
+def _chunk_forward(temperature, placement, hidden, head, working_head, tokens, reference):
+  statistics = _chunk(temperature, placement, hidden, head, working_head, tokens, reference)
+  return statistics, (hidden, head, working_head, tokens, reference, statistics)
+
+
+def _chunk_backward(temperature, placement, saved, gradient):
+  # With p the policy and q the reference, of the logits z:
+  #   ∂ log p(t) = 1ₜ − p     ∂ entropy = −p (log p + entropy)     ∂ KL = p (log p − log q − KL)
+  hidden, head, working_head, tokens, reference, statistics = saved
+  logprobs = _log_probabilities(_Predictor(hidden, working_head), temperature, placement)
+  weight = -gradient.logprobs[..., None] - gradient.entropy[..., None] * (
+      logprobs + statistics.entropy[..., None])
+  if reference is not None:
+    other = _log_probabilities(reference, temperature, placement)
+    weight += gradient.kl[..., None] * (logprobs - other - statistics.kl[..., None])
+  of_logits = jnp.exp(logprobs) * weight + jnp.where(
+      _is_token(tokens, logprobs.shape[-1]), gradient.logprobs[..., None], 0)
+  of_logits = (of_logits / temperature).astype(hidden.dtype)
+  of_hidden = jnp.einsum(
+      "rtv,ev->rte", of_logits, working_head, preferred_element_type=jnp.float32)
+  of_head = jnp.einsum(
+      "te,tv->ev", placement.constrain(hidden, None, None, None).reshape(-1, hidden.shape[-1]),
+      of_logits.reshape(-1, of_logits.shape[-1]), preferred_element_type=jnp.float32)
+  return (placement.constrain(of_hidden.astype(hidden.dtype), "rows", None, None),
+          of_head.astype(head.dtype), None, None, None)
+
+
+_chunk.defvjp(_chunk_forward, _chunk_backward)
+
+
 def token_statistics(
-    hidden: Float[Array, "*batch embed"],
+    hidden: Float[Array, "rows tokens embed"],
     head: Float[Array, "embed vocab"],
-    tokens: Int[Array, "*batch"],
+    tokens: Int[Array, "rows tokens"],
     *,
     temperature: float,
     chunk: int,
-    reference: tuple[Float[Array, "*batch embed"], Float[Array, "embed vocab"]] | None = None,
+    reference: tuple[Float[Array, "rows tokens embed"], Float[Array, "embed vocab"]] | None = None,
+    placement: Placement = Placement(),
 ) -> TokenStatistics:
   """Statistics of each token's distribution, whole vocabulary included.
 
-  The vocabulary's logits exist for `chunk` tokens at a time and are recomputed in the backward
-  pass, so memory grows with `chunk`, not with the batch.
+  The vocabulary's logits exist for about `chunk` tokens at a time and are computed again in the
+  backward pass, so memory grows with `chunk`, not with the batch.
 
   Args:
     hidden: states that predict `tokens`.
-    head: output matrix.
+    head: output matrix, whose gradient is summed in its own dtype.
     tokens: token ids.
     temperature: divides the logits; that of sampling.
-    chunk: tokens per chunk.
+    chunk: tokens per chunk, over all rows.
     reference: hidden states and head of a reference policy, no gradient goes to them.
+    placement: where the arrays live.
   """
-  shape = tokens.shape
-  count = tokens.size
-  chunk = min(chunk, count)
+  rows, count = tokens.shape
+  turns = -(-count // max(1, min(chunk // rows, count)))
+  width = -(-count // turns)
 
-  def chunks(x, width):
-    x = x.reshape(count, *width)
-    return jnp.pad(x, ((0, -count % chunk), *((0, 0) for _ in width))).reshape(-1, chunk, *width)
+  def split(x):
+    x = jnp.pad(x, ((0, 0), (0, turns * width - count), *[(0, 0)] * (x.ndim - 2)))
+    return jnp.moveaxis(x.reshape(rows, turns, width, *x.shape[2:]), 1, 0)
 
-  def distribution(hidden, head):
-    logits = jnp.einsum("te,ev->tv", hidden, head, preferred_element_type=jnp.float32)
-    return jax.nn.log_softmax(logits / temperature)
+  def working(head):
+    return jax.lax.stop_gradient(head.astype(hidden.dtype))
 
-  @jax.checkpoint
-  def one(tokens, hidden, reference_hidden=None):
-    logprobs = distribution(hidden, head)
-    probabilities = jnp.exp(logprobs)
-    chosen = jnp.take_along_axis(logprobs, tokens[:, None], axis=-1)[:, 0]
-    kl = None
-    if reference_hidden is not None:
-      other = jax.lax.stop_gradient(distribution(reference_hidden, reference[1]))
-      kl = jnp.sum(probabilities * (logprobs - other), axis=-1)
-    return chosen, -jnp.sum(probabilities * logprobs, axis=-1), kl
+  working_head = working(head)
+  other_head = None if reference is None else working(reference[1])
 
-  states = [hidden] if reference is None else [hidden, reference[0]]
-  parts = (chunks(tokens, ()), *(chunks(state, state.shape[-1:]) for state in states))
-  statistics = jax.lax.map(lambda part: one(*part), parts)
-  return TokenStatistics(
-      *(x if x is None else x.reshape(-1)[:count].reshape(shape) for x in statistics))
+  def one(part):
+    hidden, tokens, other = part
+    other = None if other is None else _Predictor(other, other_head)
+    return _chunk(temperature, placement, hidden, head, working_head, tokens, other)
+
+  parts = (split(hidden), split(tokens), None if reference is None else split(reference[0]))
+  statistics = jax.lax.map(one, parts)
+  return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape(rows, -1)[:, :count], statistics)
 
 
 def batch_statistics(
-    graph: nnx.GraphDef, params: Params, batch: GroupedBatch, *, temperature: float, chunk: int,
-    reference: Params | None = None
+    params: Params, reference: Params | None, batch: GroupedBatch, *, graph: nnx.GraphDef,
+    temperature: float, chunk: int
 ) -> TokenStatistics:
   """Statistics of every completion token, float32[rows, samples, tokens].
 
   Args:
-    graph: the model.
     params: of the policy.
+    reference: parameters of the reference policy, None for none.
     batch: rows of prompts and completions.
+    graph: the model.
     temperature: that of sampling.
     chunk: tokens whose logits are held at once.
-    reference: parameters of the reference policy, None for no KL.
   """
+  shape = batch.completion_tokens.shape
+
   def states(params):
     model = nnx.merge(graph, params)
     hidden = model.hidden_states(batch.prompt_tokens, batch.prompt_mask, batch.completion_tokens)
-    return hidden, model.output_head()
+    return hidden.reshape(shape[0], -1, hidden.shape[-1]), model.output_head()
 
-  return token_statistics(
-      *states(params), batch.completion_tokens, temperature=temperature, chunk=chunk,
-      reference=None if reference is None else jax.lax.stop_gradient(states(reference)))
+  other = None
+  if reference is not None:
+    other = jax.lax.stop_gradient(states(reference))
+  hidden, head = states(params)
+  statistics = token_statistics(
+      hidden, head, batch.completion_tokens.reshape(shape[0], -1), temperature=temperature,
+      chunk=chunk, reference=other, placement=nnx.merge(graph, params).placement)
+  return jax.tree.map(lambda x: x.reshape(shape), statistics)
 
 
 def masked_mean(values: jax.Array, mask: jax.Array, count: jax.Array) -> jax.Array:

@@ -1,6 +1,6 @@
 """Where arrays live: one mesh, one table of rules."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -8,35 +8,45 @@ import numpy as np
 from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from conductor_jax.models.placement import Placement
 from conductor_jax.models.qwen2 import PARAMETER_AXES
+from conductor_jax.training.batch import GroupedBatch
 
 MESH_AXES = ("data", "fsdp", "tensor")
 
-# Logical axis of a parameter → mesh axis. What is not named is replicated.
+# Logical axis → mesh axes. What is not named is whole on every device.
 RULES = {
+    # Of parameters.
     "embed": "fsdp",
     "vocab": "tensor",
     "heads": "tensor",
     "kv_heads": "tensor",
     "mlp": "tensor",
+    # Of the output head: its matrix is never gathered, hidden states of a few tokens are.
+    "logits": ("fsdp", "tensor"),
+    # Of activations: rows are spread over every axis that holds different data.
+    "rows": ("data", "fsdp"),
 }
 
-# Rows of a batch are spread over every axis that holds different data.
-BATCH = PartitionSpec(("data", "fsdp"))
 
-
-def make_mesh(data: int, fsdp: int, tensor: int) -> Mesh:
-  """The mesh of all devices.
+def make_mesh(data: int, fsdp: int, tensor: int, devices: Sequence[jax.Device] | None = None
+              ) -> Mesh:
+  """The mesh of all devices, or of the given ones.
 
   Raises:
     ValueError: the sizes do not multiply to the number of devices.
   """
-  devices = jax.devices()
+  devices = jax.devices() if devices is None else devices
   if data * fsdp * tensor != len(devices):
     raise ValueError(
         f"mesh data={data} × fsdp={fsdp} × tensor={tensor} needs {data * fsdp * tensor} devices, "
         f"and there are {len(devices)}")
   return Mesh(np.array(devices).reshape(data, fsdp, tensor), MESH_AXES)
+
+
+def placement(mesh: Mesh) -> Placement:
+  """Where a model on the mesh computes; on a mesh of one device there is nothing to say."""
+  return Placement(mesh, tuple(RULES.items())) if mesh.size > 1 else Placement()
 
 
 def parameter_shardings(mesh: Mesh, tree: Any) -> Any:
@@ -54,28 +64,54 @@ def parameter_shardings(mesh: Mesh, tree: Any) -> Any:
   return jax.tree_util.tree_map_with_path(sharding, tree)
 
 
-def batch_sharding(mesh: Mesh) -> NamedSharding:
-  return NamedSharding(mesh, BATCH)
-
-
 def replicated(mesh: Mesh) -> NamedSharding:
   return NamedSharding(mesh, PartitionSpec())
 
 
-def initialise(mesh: Mesh, build: Callable[[], nnx.Module]) -> tuple[nnx.GraphDef, dict]:
+def batch_sharding(mesh: Mesh) -> NamedSharding:
+  """Of a batch in micro-batches, [micro-batches, rows, …]."""
+  return NamedSharding(mesh, PartitionSpec(None, RULES["rows"]))
+
+
+def place_batch(mesh: Mesh, batch: GroupedBatch, micro_batches: int) -> GroupedBatch:
+  """Lays the rows of a batch into micro-batches, [micro-batches, rows, …], on the mesh.
+
+  Every process is given the whole batch, and puts its own devices' part of each micro-batch on
+  them.
+  """
+  sharding = batch_sharding(mesh)
+
+  def place(x):
+    x = np.asarray(x)
+    x = x.reshape(micro_batches, -1, *x.shape[1:])
+    return jax.make_array_from_callback(x.shape, sharding, lambda index: x[index])
+
+  return jax.tree.map(place, batch)
+
+
+def initialise(
+    mesh: Mesh, build: Callable[[Placement], nnx.Module]) -> tuple[nnx.GraphDef, dict]:
   """Builds a model straight onto the mesh; no device ever holds more than its own part.
 
   Args:
     mesh: where to.
-    build: returns the module.
+    build: returns the module, which is told where it computes.
 
   Returns:
     The module's graph definition, and its parameters as a nested dict of arrays.
   """
-  graph = nnx.split(nnx.eval_shape(build))[0]
+  graph, shapes = abstract(mesh, build)
 
   def parameters():
-    return nnx.to_pure_dict(nnx.split(build())[1])
+    return nnx.to_pure_dict(nnx.split(build(placement(mesh)))[1])
 
-  shardings = parameter_shardings(mesh, jax.eval_shape(parameters))
-  return graph, jax.jit(parameters, out_shardings=shardings)()
+  return graph, jax.jit(parameters, out_shardings=jax.tree.map(lambda x: x.sharding, shapes))()
+
+
+def abstract(mesh: Mesh, build: Callable[[Placement], nnx.Module]) -> tuple[nnx.GraphDef, dict]:
+  """The graph definition of a model, and the shapes and shardings of its parameters."""
+  graph, state = nnx.split(nnx.eval_shape(lambda: build(placement(mesh))))
+  shapes = nnx.to_pure_dict(state)
+  return graph, jax.tree.map(
+      lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
+      shapes, parameter_shardings(mesh, shapes))

@@ -1,19 +1,24 @@
-"""One optimizer step, for any loss over a `GroupedBatch`."""
+"""One optimizer step, for any loss over the statistics of a `GroupedBatch`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
-from conductor_jax.training.batch import GroupedBatch
-from conductor_jax.training.logprobs import Params
-from conductor_jax.training.sharding import batch_sharding, parameter_shardings, replicated
-
-Measurements = dict[str, jax.Array]
+from conductor_jax.models.lora import merge_trees
+from conductor_jax.training.batch import Counts, GroupedBatch, Measurements, batch_counts
+from conductor_jax.training.logprobs import Params, TokenStatistics
+from conductor_jax.training.optimizer import clip_scale
+from conductor_jax.training.sharding import (
+    batch_sharding,
+    parameter_shardings,
+    place_batch,
+    replicated,
+)
 
 
 @jax.tree_util.register_dataclass
@@ -22,97 +27,156 @@ class TrainState:
   """What a step changes.
 
   Attributes:
-    params: float32 master weights.
+    params: what is trained, master weights.
     optimizer: the optimizer's state.
     step: steps taken, skipped ones included.
     skipped: steps in a row, up to the last one, that were skipped for a non-finite gradient.
+    entropy_coefficient: weight of the entropy bonus at the next step.
   """
 
   params: Params
   optimizer: optax.OptState
   step: jax.Array
   skipped: jax.Array
+  entropy_coefficient: jax.Array
 
 
-def make_optimizer(
-    *, learning_rate: float, steps: int, warmup_fraction: float, decay: str, b1: float, b2: float,
-    weight_decay: float, clip_norm: float
-) -> tuple[optax.GradientTransformation, optax.Schedule]:
-  """AdamW behind a global-norm clip, with linear warm-up, then cosine decay to 0 or none.
-
-  Returns:
-    The transformation, and its schedule: step → learning rate.
-  """
-  warmup = round(warmup_fraction * steps)
-  if decay == "cosine":
-    schedule = optax.warmup_cosine_decay_schedule(0.0, learning_rate, warmup, steps)
-  else:
-    schedule = optax.join_schedules(
-        [optax.linear_schedule(0.0, learning_rate, warmup),
-         optax.constant_schedule(learning_rate)], [warmup])
-  return optax.chain(
-      optax.clip_by_global_norm(clip_norm),
-      optax.adamw(schedule, b1=b1, b2=b2, weight_decay=weight_decay)), schedule
+Statistics = Callable[[Params, Params | None, GroupedBatch], TokenStatistics]
+Loss = Callable[
+    [TokenStatistics, GroupedBatch, Counts, TrainState], tuple[jax.Array, Measurements]]
 
 
 def initial_state(
-    mesh: Mesh, params: Params, optimizer: optax.GradientTransformation) -> TrainState:
+    mesh: Mesh, params: Params, optimizer: optax.GradientTransformation, *,
+    entropy_coefficient: float = 0.0
+) -> TrainState:
   """A fresh state around parameters that are on the mesh already."""
-  shardings = parameter_shardings(mesh, jax.eval_shape(optimizer.init, params))
+  state = abstract_state(mesh, params, optimizer)
+  shardings = jax.tree.map(lambda x: x.sharding, state.optimizer)
+
+  def scalar(value, dtype):
+    return jax.device_put(jnp.asarray(value, dtype), replicated(mesh))
+
   return TrainState(
-      params=params,
-      optimizer=jax.jit(optimizer.init, out_shardings=shardings)(params),
-      step=jax.device_put(jnp.int32(0), replicated(mesh)),
-      skipped=jax.device_put(jnp.int32(0), replicated(mesh)))
+      params=params, optimizer=jax.jit(optimizer.init, out_shardings=shardings)(params),
+      step=scalar(0, jnp.int32), skipped=scalar(0, jnp.int32),
+      entropy_coefficient=scalar(entropy_coefficient, jnp.float32))
 
 
-def make_step(
-    loss: Callable[..., tuple[jax.Array, Measurements]],
-    optimizer: optax.GradientTransformation,
-    schedule: optax.Schedule,
-    mesh: Mesh,
-    state: TrainState,
-) -> Callable[[TrainState, Params | None, GroupedBatch], tuple[TrainState, Measurements]]:
-  """Compiles one step. The state is donated.
+def abstract_state(
+    mesh: Mesh, params: Params, optimizer: optax.GradientTransformation) -> TrainState:
+  """Shapes, dtypes and shardings of a state around such parameters."""
+  def scalar(dtype):
+    return jax.ShapeDtypeStruct((), dtype)
 
-  A step whose loss or gradient is not finite changes nothing but its own counters.
+  state = TrainState(
+      params=params, optimizer=jax.eval_shape(optimizer.init, params), step=scalar(jnp.int32),
+      skipped=scalar(jnp.int32), entropy_coefficient=scalar(jnp.float32))
+  return jax.tree.map(
+      lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
+      state, parameter_shardings(mesh, state))
+
+
+class TrainStep:
+  """One compiled step: (state, batch) → (state, measurements). The state is donated.
+
+  The gradient of every micro-batch is added into one set of float32 arrays as the backward pass
+  goes, so that there is never a second one. A step whose loss or gradient is not finite changes
+  nothing but its own counters.
 
   Args:
-    loss: (params, reference, batch, step) → (loss, measurements).
-    optimizer: what to do with the gradient.
+    statistics: (parameters, reference, batch) → what the policy says of the batch's tokens.
+    loss: of these statistics.
+    optimizer: what to do with the clipped gradient; its `update` takes `finite`, and its state
+      stays as it is where that is False.
     schedule: the optimizer's, for the record.
+    clip_norm: largest norm of the gradient.
     mesh: where everything lives.
-    state: one that tells the shardings.
-
-  Returns:
-    (state, reference, batch) → (state, measurements).
+    state: one that tells shapes and shardings.
+    frozen: parameters beside those that are trained; None for none.
+    reference: of a KL term, shaped like the trained parameters; None for none.
+    micro_batches: parts of a batch that are worked off one after the other.
+    steer_entropy: (coefficient, entropy) → the entropy bonus's next coefficient; None keeps it.
   """
-  shardings = parameter_shardings(mesh, state)
 
-  @partial(jax.jit, donate_argnums=0, out_shardings=(shardings, replicated(mesh)))
-  def step(state, reference, batch):
-    (value, measurements), gradient = jax.value_and_grad(loss, has_aux=True)(
-        state.params, reference, batch, state.step)
-    norm = optax.tree.norm(gradient)
-    finite = jnp.isfinite(value) & jnp.isfinite(norm)
-    updates, optimizer_state = optimizer.update(gradient, state.optimizer, state.params)
-    params = optax.apply_updates(state.params, updates)
+  def __init__(
+      self, statistics: Statistics, loss: Loss,
+      optimizer: optax.GradientTransformationExtraArgs, schedule: optax.Schedule, *,
+      clip_norm: float, mesh: Mesh, state: TrainState, frozen: Params | None = None,
+      reference: Params | None = None, micro_batches: int = 1,
+      steer_entropy: Callable[[jax.Array, jax.Array], jax.Array] | None = None):
+    self._mesh, self._frozen, self._reference = mesh, frozen, reference
+    self._micro_batches = micro_batches
 
-    def keep(new, old):
-      return jax.tree.map(lambda n, o: jnp.where(finite, n, o), new, old)
+    def gradient(state, frozen, reference, batch):
+      counts = batch_counts(batch)
+      totals = jax.tree.map(
+          lambda p: jax.new_ref(jnp.zeros(p.shape, jnp.float32)), state.params)
 
-    # Skipped steps do not move the optimizer's own count, which is what its schedule reads.
-    (_, count), *_ = optax.tree_utils.tree_get_all_with_path(state.optimizer, "count")
-    measurements |= {
-        "loss": value, "grad_norm": norm, "learning_rate": schedule(count),
-        "skipped": (~finite).astype(jnp.float32)}
-    return TrainState(
-        params=keep(params, state.params),
-        optimizer=keep(optimizer_state, state.optimizer),
-        step=state.step + 1,
-        skipped=jnp.where(finite, 0, state.skipped + 1)), measurements
+      def micro_batch(_, part):
+        def value(params):
+          measured = statistics(
+              merge_trees(params, frozen),
+              None if reference is None else merge_trees(reference, frozen), part)
+          return loss(measured, part, counts, state)
 
-  def put_and_step(state, reference, batch):
-    return step(state, reference, jax.device_put(batch, batch_sharding(mesh)))
+        value, pull, measurements = jax.vjp(value, state.params, has_aux=True)
+        pull.with_refs(totals)(jnp.ones_like(value))
+        return None, (value, measurements)
 
-  return put_and_step
+      _, (values, measurements) = jax.lax.scan(micro_batch, None, batch)
+      measured = {name: x.sum() for name, x in measurements.sums.items()}
+      measured |= {name: x.max() for name, x in measurements.maxima.items()}
+      return jax.tree.map(jax.freeze, totals), values.sum(), measured
+
+    def step(state, frozen, reference, batch):
+      totals, value, measurements = gradient(state, frozen, reference, batch)
+      norm = optax.tree.norm(totals)
+      finite = jnp.isfinite(value) & jnp.isfinite(norm)
+      scale = clip_scale(norm, clip_norm)
+      updates, optimizer_state = optimizer.update(
+          jax.tree.map(lambda g: g * scale, totals), state.optimizer, state.params, finite=finite)
+      params = jax.tree.map(
+          lambda p, u: jnp.where(finite, (p + u).astype(p.dtype), p), state.params, updates)
+
+      count = optax.tree.get(state.optimizer, "count")
+      coefficient = state.entropy_coefficient
+      if steer_entropy is not None:
+        coefficient = jnp.where(
+            finite, steer_entropy(coefficient, measurements["entropy"]), coefficient)
+      measurements |= {
+          "loss": value, "grad_norm": norm, "learning_rate": schedule(count),
+          "skipped": (~finite).astype(jnp.float32),
+          "entropy_coefficient": state.entropy_coefficient}
+      return TrainState(
+          params=params, optimizer=optimizer_state,
+          step=state.step + 1,
+          skipped=jnp.where(finite, 0, state.skipped + 1),
+          entropy_coefficient=coefficient), measurements
+
+    def shardings(tree):
+      return parameter_shardings(mesh, tree)
+
+    self._step = jax.jit(
+        step, donate_argnums=0,
+        in_shardings=(shardings(state), shardings(frozen), shardings(reference),
+                      batch_sharding(mesh)),
+        out_shardings=(shardings(state), replicated(mesh)))
+
+  def __call__(
+      self, state: TrainState, batch: GroupedBatch) -> tuple[TrainState, dict[str, jax.Array]]:
+    placed = place_batch(self._mesh, batch, self._micro_batches)
+    return self._step(state, self._frozen, self._reference, placed)
+
+  def lower(self, state: Any, batch: GroupedBatch) -> jax.stages.Lowered:
+    """Lowers the step for abstract arguments.
+
+    Args:
+      state: from `abstract_state`.
+      batch: shapes and dtypes of a batch.
+    """
+    def part(x):
+      shape = (self._micro_batches, x.shape[0] // self._micro_batches, *x.shape[1:])
+      return jax.ShapeDtypeStruct(shape, x.dtype, sharding=batch_sharding(self._mesh))
+
+    return self._step.lower(state, self._frozen, self._reference, jax.tree.map(part, batch))
