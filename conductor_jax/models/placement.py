@@ -59,17 +59,15 @@ class Placement:
       return weight
     return _gather(weight, self, stored, computed)
 
-  def local(self, function: Callable[..., Array], *axes: Any, result: tuple[str | None, ...]):
-    """`function` run by every device on its own part, given the logical axes of its arguments.
+  def local(self, function: Callable[..., Array], *specs: Any, result: PartitionSpec):
+    """`function` run by every device on its own part, given the specs of its arguments.
 
     For what needs no other device's part: nothing is moved.
     """
     if self.mesh is None:
       return function
-    specs = jax.tree.map(
-        lambda names: self.spec(*names), axes, is_leaf=lambda node: isinstance(node, tuple))
     return jax.shard_map(
-        function, mesh=self.mesh, in_specs=specs, out_specs=self.spec(*result), check_vma=False)
+        function, mesh=self.mesh, in_specs=specs, out_specs=result, check_vma=False)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3))

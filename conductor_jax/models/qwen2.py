@@ -269,11 +269,11 @@ class Qwen2(nnx.Module):
     rows, samples, length = completion_tokens.shape
     width = prompt_tokens.shape[1]
     lengths = prompt_mask.sum(axis=1)
-    kv_axes = KeyValues(*[("rows", None, "kv_heads", None)] * 2)
+    of_heads = self.placement.spec("rows", None, "heads", None)
+    of_kv_heads = self.placement.spec("rows", None, "kv_heads", None)
     attend = self.placement.local(
-        partial(ATTENTION[self.attention], samples=samples),
-        ("rows", None, "heads", None), kv_axes, ("rows", None),
-        result=("rows", None, "heads", None))
+        partial(ATTENTION[self.attention], samples=samples), of_heads,
+        KeyValues(of_kv_heads, of_kv_heads), self.placement.spec("rows", None), result=of_heads)
 
     def flat(prompt, completions):
       tail = prompt.shape[2:]

@@ -38,7 +38,7 @@ class _Predictor(NamedTuple):
   head: Array
 
 
-def _log_probabilities(predictor, temperature, placement):
+def _log_probabilities(placement, temperature, predictor):
   """float32[rows, tokens, vocab]; every device has the logits of its part of the vocabulary."""
   hidden = placement.constrain(predictor.hidden, None, None, None)
   logits = jnp.einsum(
@@ -51,16 +51,16 @@ def _is_token(tokens, vocab):
       ..., None]
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _chunk(temperature, placement, hidden, head, working_head, tokens, reference):
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _chunk(placement, temperature, hidden, head, working_head, tokens, reference):
   """Statistics of one chunk. `working_head` is `head` as it enters the product."""
   del head
-  logprobs = _log_probabilities(_Predictor(hidden, working_head), temperature, placement)
+  logprobs = _log_probabilities(placement, temperature, _Predictor(hidden, working_head))
   probabilities = jnp.exp(logprobs)
   chosen = _is_token(tokens, logprobs.shape[-1])
   of_reference = kl = None
   if reference is not None:
-    other = _log_probabilities(reference, temperature, placement)
+    other = _log_probabilities(placement, temperature, reference)
     of_reference = jnp.sum(jnp.where(chosen, other, 0), axis=-1)
     kl = jnp.sum(probabilities * (logprobs - other), axis=-1)
   return TokenStatistics(
@@ -68,20 +68,20 @@ def _chunk(temperature, placement, hidden, head, working_head, tokens, reference
       -jnp.sum(probabilities * logprobs, axis=-1), of_reference, kl)
 
 
-def _chunk_forward(temperature, placement, hidden, head, working_head, tokens, reference):
-  statistics = _chunk(temperature, placement, hidden, head, working_head, tokens, reference)
-  return statistics, (hidden, head, working_head, tokens, reference, statistics)
+def _chunk_forward(placement, temperature, hidden, head, working_head, tokens, reference):
+  statistics = _chunk(placement, temperature, hidden, head, working_head, tokens, reference)
+  return statistics, (temperature, hidden, head, working_head, tokens, reference, statistics)
 
 
-def _chunk_backward(temperature, placement, saved, gradient):
+def _chunk_backward(placement, saved, gradient):
   # With p the policy and q the reference, of the logits z:
   #   ∂ log p(t) = 1ₜ − p     ∂ entropy = −p (log p + entropy)     ∂ KL = p (log p − log q − KL)
-  hidden, head, working_head, tokens, reference, statistics = saved
-  logprobs = _log_probabilities(_Predictor(hidden, working_head), temperature, placement)
+  temperature, hidden, head, working_head, tokens, reference, statistics = saved
+  logprobs = _log_probabilities(placement, temperature, _Predictor(hidden, working_head))
   weight = -gradient.logprobs[..., None] - gradient.entropy[..., None] * (
       logprobs + statistics.entropy[..., None])
   if reference is not None:
-    other = _log_probabilities(reference, temperature, placement)
+    other = _log_probabilities(placement, temperature, reference)
     weight += gradient.kl[..., None] * (logprobs - other - statistics.kl[..., None])
   of_logits = jnp.exp(logprobs) * weight + jnp.where(
       _is_token(tokens, logprobs.shape[-1]), gradient.logprobs[..., None], 0)
@@ -91,7 +91,7 @@ def _chunk_backward(temperature, placement, saved, gradient):
   of_head = jnp.einsum(
       "te,tv->ev", placement.constrain(hidden, None, None, None).reshape(-1, hidden.shape[-1]),
       of_logits.reshape(-1, of_logits.shape[-1]), preferred_element_type=jnp.float32)
-  return (placement.constrain(of_hidden.astype(hidden.dtype), "rows", None, None),
+  return (None, placement.constrain(of_hidden.astype(hidden.dtype), "rows", None, None),
           of_head.astype(head.dtype), None, None, None)
 
 
@@ -99,13 +99,13 @@ _chunk.defvjp(_chunk_forward, _chunk_backward)
 
 
 def token_statistics(
-    hidden: Float[Array, "rows tokens embed"],
+    hidden: Float[Array, "rows *tokens embed"],
     head: Float[Array, "embed vocab"],
-    tokens: Int[Array, "rows tokens"],
+    tokens: Int[Array, "rows *tokens"],
     *,
-    temperature: float,
+    temperature: float | Float[Array, ""],
     chunk: int,
-    reference: tuple[Float[Array, "rows tokens embed"], Float[Array, "embed vocab"]] | None = None,
+    reference: tuple[Float[Array, "rows *tokens embed"], Float[Array, "embed vocab"]] | None = None,
     placement: Placement = Placement(),
 ) -> TokenStatistics:
   """Statistics of each token's distribution, whole vocabulary included.
@@ -122,13 +122,14 @@ def token_statistics(
     reference: hidden states and head of a reference policy, no gradient goes to them.
     placement: where the arrays live.
   """
-  rows, count = tokens.shape
+  rows, count = tokens.shape[0], tokens[0].size
   turns = -(-count // max(1, min(chunk // rows, count)))
   width = -(-count // turns)
 
-  def split(x):
-    x = jnp.pad(x, ((0, 0), (0, turns * width - count), *[(0, 0)] * (x.ndim - 2)))
-    return jnp.moveaxis(x.reshape(rows, turns, width, *x.shape[2:]), 1, 0)
+  def split(x, *inner):
+    x = x.reshape(rows, count, *inner)
+    x = jnp.pad(x, ((0, 0), (0, turns * width - count), *[(0, 0)] * len(inner)))
+    return jnp.moveaxis(x.reshape(rows, turns, width, *inner), 1, 0)
 
   def working(head):
     return jax.lax.stop_gradient(head.astype(hidden.dtype))
@@ -139,11 +140,15 @@ def token_statistics(
   def one(part):
     hidden, tokens, other = part
     other = None if other is None else _Predictor(other, other_head)
-    return _chunk(temperature, placement, hidden, head, working_head, tokens, other)
+    return _chunk(placement, temperature, hidden, head, working_head, tokens, other)
 
-  parts = (split(hidden), split(tokens), None if reference is None else split(reference[0]))
+  embed = hidden.shape[-1]
+  parts = (split(hidden, embed), split(tokens),
+           None if reference is None else split(reference[0], embed))
   statistics = jax.lax.map(one, parts)
-  return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape(rows, -1)[:, :count], statistics)
+  return jax.tree.map(
+      lambda x: jnp.moveaxis(x, 0, 1).reshape(rows, -1)[:, :count].reshape(tokens.shape),
+      statistics)
 
 
 def batch_statistics(
@@ -160,21 +165,15 @@ def batch_statistics(
     temperature: that of sampling.
     chunk: tokens whose logits are held at once.
   """
-  shape = batch.completion_tokens.shape
-
   def states(params):
     model = nnx.merge(graph, params)
     hidden = model.hidden_states(batch.prompt_tokens, batch.prompt_mask, batch.completion_tokens)
-    return hidden.reshape(shape[0], -1, hidden.shape[-1]), model.output_head()
+    return hidden, model.output_head()
 
-  other = None
-  if reference is not None:
-    other = jax.lax.stop_gradient(states(reference))
-  hidden, head = states(params)
-  statistics = token_statistics(
-      hidden, head, batch.completion_tokens.reshape(shape[0], -1), temperature=temperature,
-      chunk=chunk, reference=other, placement=nnx.merge(graph, params).placement)
-  return jax.tree.map(lambda x: x.reshape(shape), statistics)
+  return token_statistics(
+      *states(params), batch.completion_tokens, temperature=temperature, chunk=chunk,
+      reference=None if reference is None else jax.lax.stop_gradient(states(reference)),
+      placement=nnx.merge(graph, params).placement)
 
 
 def masked_mean(values: jax.Array, mask: jax.Array, count: jax.Array) -> jax.Array:

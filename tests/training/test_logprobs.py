@@ -16,21 +16,25 @@ HEAD = GENERATOR.normal(size=(6, 11)).astype(np.float32)
 TOKENS = GENERATOR.integers(11, size=(2, 5))
 REFERENCE = (HIDDEN + GENERATOR.normal(size=(2, 5, 6)).astype(np.float32),
              GENERATOR.normal(size=(6, 11)).astype(np.float32))
-WEIGHTS = GENERATOR.normal(size=(3, 2, 5)).astype(np.float32)
+# Of log-probabilities, entropy, the reference's log-probabilities and KL.
+WEIGHTS = GENERATOR.normal(size=(4, 2, 5)).astype(np.float32)
 
 
 def plain(hidden, head, tokens, *, temperature):
   logprobs = jax.nn.log_softmax(hidden @ head / temperature)
   reference = jax.nn.log_softmax(REFERENCE[0] @ REFERENCE[1] / temperature)
-  chosen = jnp.take_along_axis(logprobs, tokens[..., None], axis=-1)[..., 0]
-  return (chosen, -jnp.sum(jnp.exp(logprobs) * logprobs, axis=-1),
+
+  def chosen(logprobs):
+    return jnp.take_along_axis(logprobs, tokens[..., None], axis=-1)[..., 0]
+
+  return (chosen(logprobs), -jnp.sum(jnp.exp(logprobs) * logprobs, axis=-1), chosen(reference),
           jnp.sum(jnp.exp(logprobs) * (logprobs - reference), axis=-1))
 
 
 def value_and_gradient(function, **options):
   def objective(hidden, head):
-    all_three = tuple(function(hidden, head, TOKENS, **options))
-    return sum(jnp.sum(w * x) for w, x in zip(WEIGHTS, all_three, strict=True)), all_three
+    statistics = tuple(function(hidden, head, TOKENS, **options))
+    return sum(jnp.sum(w * x) for w, x in zip(WEIGHTS, statistics, strict=True)), statistics
 
   return jax.jit(jax.value_and_grad(objective, argnums=(0, 1), has_aux=True))(HIDDEN, HEAD)
 
@@ -47,10 +51,10 @@ def test_logprobs_entropy_kl_and_gradients_equal_the_plain_softmax(chunk, temper
 
 def test_equal_logits_give_the_log_of_the_vocabulary_size_as_entropy():
   statistics = token_statistics(
-      jnp.zeros((3, 6)), jnp.asarray(HEAD), jnp.array([0, 5, 10]), temperature=1.0, chunk=2)
-  np.testing.assert_allclose(statistics.logprobs, [-math.log(11)] * 3, rtol=1e-6)
-  np.testing.assert_allclose(statistics.entropy, [math.log(11)] * 3, rtol=1e-6)
-  assert statistics.kl is None
+      jnp.zeros((1, 3, 6)), jnp.asarray(HEAD), jnp.array([[0, 5, 10]]), temperature=1.0, chunk=2)
+  np.testing.assert_allclose(statistics.logprobs, [[-math.log(11)] * 3], rtol=1e-6)
+  np.testing.assert_allclose(statistics.entropy, [[math.log(11)] * 3], rtol=1e-6)
+  assert statistics.reference_logprobs is None and statistics.kl is None
 
 
 def test_the_kl_of_a_policy_to_itself_is_zero_and_so_is_its_gradient():
@@ -68,12 +72,12 @@ def test_no_array_holds_the_logits_of_all_tokens_even_in_the_backward_pass():
   def largest(chunk):
     def objective(hidden, head):
       statistics = token_statistics(
-          hidden, head, jnp.zeros(count, int), temperature=1.0, chunk=chunk,
+          hidden, head, jnp.zeros((2, count // 2), int), temperature=1.0, chunk=chunk,
           reference=(hidden + 1, head))
       return jnp.sum(statistics.logprobs + statistics.entropy + statistics.kl)
 
     program = jax.make_jaxpr(jax.grad(objective, argnums=(0, 1)))(
-        jnp.zeros((count, embed)), jnp.zeros((embed, vocab)))
+        jnp.zeros((2, count // 2, embed)), jnp.zeros((embed, vocab)))
     shapes = re.findall(r"\b(?:f32|bool|i32)\[([\d,]+)\]", str(program))
     return max(math.prod(map(int, shape.split(","))) for shape in shapes)
 

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from conductor_jax.models.attention import recency_bias, rotary, rotate
+from conductor_jax.models.rotary import recency_bias, rotary, rotate
 
 HEAD_DIM, ROPE_THETA = 64, 1e6
 DISTANCES = np.arange(200)
