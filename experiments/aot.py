@@ -36,12 +36,7 @@ from conductor_jax.training.batch import GroupedBatch
 from conductor_jax.training.flops import parameter_count
 from conductor_jax.training.grpo import grpo_loss
 from conductor_jax.training.roofline import StepShape, roofline
-from conductor_jax.training.sharding import (
-    MESH_AXES,
-    batch_sharding,
-    parameter_shardings,
-    replicated,
-)
+from conductor_jax.training.sharding import MESH_AXES, batch_sharding, parameter_shardings
 from conductor_jax.training.step import TrainState, make_optimizer, make_step
 from experiments.components import model_shape
 from experiments.program import run
@@ -180,7 +175,7 @@ def measure(config: ConfigDict, topology: Topology) -> dict[str, Any]:
 
 
 def _gib(value: int | None) -> float | None:
-  return None if value is None else round(value / 2**30, 3)
+  return None if value is None else round(value / 2**30, 6)
 
 
 def table(values: dict[str, Any]) -> Table:
@@ -193,7 +188,7 @@ def table(values: dict[str, Any]) -> Table:
   rows = {
       "devices": f"{values['devices']} × {values['device_kind']}",
       "mesh": mesh,
-      "parameters": f"{values['parameters'] / 1e9:.3f} G",
+      "parameters": f"{values['parameters'] / 1e6:,.2f} M",
       "rows × samples": f"{values['rows']} × {values['samples']}",
       "tokens": f"{values['prompt']} prompt + {values['completion']} completion",
       "micro-batches": f"{values['micro_batches']}",
@@ -220,6 +215,10 @@ def table(values: dict[str, Any]) -> Table:
 
 def compile_ahead(config: ConfigDict) -> None:
   """Compiles, prints, and exits with status 1 if the step does not fit."""
+  # An accelerator that is there may be in use, and is not needed.
+  jax.config.update("jax_platforms", "cpu")
+  # A program for devices that are not there cannot be read back from the cache.
+  jax.config.update("jax_enable_compilation_cache", False)
   values = measure(config, find_topology(_TOPOLOGY.value))
   if _JSON.value:
     print(json.dumps(values))

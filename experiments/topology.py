@@ -82,14 +82,11 @@ class Topology:
 def find_topology(name: str) -> Topology:
   """The devices of a topology: a TPU slice as `v5e:4x4` or `v5p:2x2x4`, GPUs as `h100:8`.
 
-  The shape of a slice is in chips. JAX is kept off any accelerator that is there.
+  The shape of a slice is in chips.
 
   Raises:
     UserError: there is no such topology, or the compiler for it is not installed.
   """
-  jax.config.update("jax_platforms", "cpu")
-  # A compiled program for devices that are not there cannot be read back from the cache.
-  jax.config.update("jax_enable_compilation_cache", False)
   kind, _, shape = name.partition(":")
   sizes = [int(size) for size in shape.split("x")] if re.fullmatch(r"\d+(x\d+)*", shape) else []
   if kind in _TPUS and sizes:

@@ -4,9 +4,9 @@ Products of matrices alone are counted, two operations for a multiplication and 
 Forward, with W weights in the kernels of a layer, L layers, H heads of width D, width E and
 vocabulary V:
 
-    layers      2 · L · W        for every token; a row's prompt is computed once for all its samples
-    head        2 · E · V        for every completion token
-    attention   4 · L · H · D    for every pair of a query and a token that it sees, itself included
+    layers      2 · L · W        a token; a row's prompt is computed once for all its samples
+    head        2 · E · V        a completion token
+    attention   4 · L · H · D    a pair of a query and a token that it sees, itself included
 
 Backward is twice the forward: every product has two operands, and a gradient for each. A frozen
 kernel has none, so with adapters the layers and the head cost 2 + 2 and the adapters 2 + 4 a token.
