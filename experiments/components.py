@@ -108,25 +108,30 @@ class Chat:
     return kept, sum(map(len, splits)) - sum(map(len, kept))
 
 
+def model_shape(config: ConfigDict) -> Qwen2Config:
+  """The shape of the configured model."""
+  shape = config.model
+  return Qwen2Config(
+      vocab_size=config.tokenizer.vocab_size, hidden_size=shape.hidden_size,
+      intermediate_size=shape.intermediate_size, num_layers=shape.num_layers,
+      num_heads=shape.num_heads, num_kv_heads=shape.num_kv_heads, head_dim=shape.head_dim,
+      max_positions=shape.max_positions, rope_theta=shape.rope_theta, norm_eps=shape.norm_eps,
+      tied=shape.tied)
+
+
 def build_model(config: ConfigDict) -> tuple[Any, nnx.GraphDef, dict[str, Any]]:
   """The mesh, the model's graph definition, and its initial parameters on the mesh.
 
   Raises:
     UserError: the mesh does not fit the devices.
   """
-  shape = config.model
-  model = Qwen2Config(
-      vocab_size=config.tokenizer.vocab_size, hidden_size=shape.hidden_size,
-      intermediate_size=shape.intermediate_size, num_layers=shape.num_layers,
-      num_heads=shape.num_heads, num_kv_heads=shape.num_kv_heads, head_dim=shape.head_dim,
-      max_positions=shape.max_positions, rope_theta=shape.rope_theta, norm_eps=shape.norm_eps,
-      tied=shape.tied)
   try:
     mesh = make_mesh(**config.mesh)
   except ValueError as fault:
     raise UserError(f"--config.mesh: {fault}") from fault
   return mesh, *initialise(mesh, lambda: Qwen2(
-      model, compute_dtype=shape.compute_dtype, remat=shape.remat, rngs=nnx.Rngs(config.seed)))
+      model_shape(config), compute_dtype=config.model.compute_dtype, remat=config.model.remat,
+      rngs=nnx.Rngs(config.seed)))
 
 
 @contextlib.contextmanager

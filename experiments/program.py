@@ -1,7 +1,7 @@
-"""What every training program does around its work: flags, errors and exit statuses."""
+"""What every program does around its work: flags, errors and exit statuses."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,17 @@ from conductor_jax.training.loop import Interrupted
 
 _CONFIG = config_flags.DEFINE_config_file(
     "config", None, "The configuration file; --config.KEY=VALUE sets one of its options.")
-_WORKDIR = flags.DEFINE_string("workdir", None, "The work directory; made if it is not there.")
 
 
-def main(program: Callable[[ConfigDict, Path], Any]) -> None:
-  """Runs `program(config, workdir)` with the command line's values.
+def run(program: Callable[[ConfigDict], Any], required: Sequence[str] = ()) -> None:
+  """Runs `program(config)` with the command line's values.
 
   The exit status is 2 after a fault that the user can mend, told in one line, and 143 after a run
   that was asked to stop.
+
+  Args:
+    program: what to run.
+    required: flags that must be given, beside the config.
   """
   def body(arguments: list[str]) -> None:
     if len(arguments) > 1:
@@ -30,7 +33,7 @@ def main(program: Callable[[ConfigDict, Path], Any]) -> None:
       logging.set_verbosity(logging.WARNING)  # orbax reports every file it writes
     try:
       check_config(_CONFIG.value)
-      program(_CONFIG.value, Path(_WORKDIR.value))
+      program(_CONFIG.value)
     except UserError as fault:
       print(f"error: {fault}", file=sys.stderr)
       sys.exit(2)
@@ -38,5 +41,11 @@ def main(program: Callable[[ConfigDict, Path], Any]) -> None:
       print(f"{stopped}: run the same command to go on", file=sys.stderr)
       sys.exit(143)
 
-  flags.mark_flags_as_required(["config", "workdir"])
+  flags.mark_flags_as_required(["config", *required])
   app.run(body)
+
+
+def main(program: Callable[[ConfigDict, Path], Any]) -> None:
+  """Runs a training program, `program(config, workdir)`, as `run` does."""
+  workdir = flags.DEFINE_string("workdir", None, "The work directory; made if it is not there.")
+  run(lambda config: program(config, Path(workdir.value)), ["workdir"])

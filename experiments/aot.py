@@ -1,0 +1,236 @@
+"""Compiles a config's training step for accelerators that are not there, and says whether it fits.
+
+    python -m experiments.aot --config=configs/quickstart.py --topology=v5e:2x2 \\
+        --config.mesh.fsdp=4
+
+The compiler for TPUs comes with `pip install -e ".[tpu-aot]"`, that for NVIDIA GPUs with
+`pip install -e ".[cuda12]"`; neither needs its device. Memory is the compiler's own account of one
+device, with every prompt and completion at its longest. Seconds and MFU are no measurement: they
+are the least and the most that `conductor_jax/training/roofline.py` allows.
+
+`--json` prints one line for programs instead. The exit status is 1 if the step does not fit.
+"""
+
+import json
+import re
+import sys
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from absl import flags
+from flax import nnx
+from jax.sharding import Mesh
+from ml_collections import ConfigDict
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from conductor_jax.errors import UserError
+from conductor_jax.models.padding import round_up
+from conductor_jax.models.qwen2 import Qwen2
+from conductor_jax.training.batch import GroupedBatch
+from conductor_jax.training.flops import parameter_count
+from conductor_jax.training.grpo import grpo_loss
+from conductor_jax.training.roofline import StepShape, roofline
+from conductor_jax.training.sharding import MESH_AXES, batch_sharding, parameter_shardings
+from conductor_jax.training.step import TrainState, make_optimizer, make_step
+from experiments.components import model_shape
+from experiments.program import run
+from experiments.topology import Topology, find_topology
+
+_TOPOLOGY = flags.DEFINE_string(
+    "topology", None, "What to compile for: a TPU slice, such as v5e:4x4, or GPUs, such as h100:8.")
+_JSON = flags.DEFINE_bool("json", False, "Prints one JSON line instead of a table.")
+
+_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+# The two ways in which libtpu says it: "… (20.95G) exceeds available HBM (15.75G)" and
+# "Used 20.95G of 15.75G hbm".
+_NEEDED = re.compile(r"\(([\d.]+)([KMGT])\) exceeds available|Used ([\d.]+)([KMGT]) of [\d.]+")
+
+
+def step_shape(config: ConfigDict) -> StepShape:
+  """The GRPO step of a config, its lengths rounded up as batches are packed."""
+  return StepShape(
+      config=model_shape(config), rows=config.grpo.prompts, samples=config.grpo.group_size,
+      prompt=round_up(config.rollout.max_prompt_tokens, 8),
+      completion=round_up(config.rollout.max_completion_tokens, 8), micro_batches=1,
+      remat=config.model.remat,
+      compute_bytes=jnp.dtype(config.model.compute_dtype).itemsize,
+      reference=config.grpo.kl_coefficient > 0)
+
+
+def abstract_step(
+    config: ConfigDict, shape: StepShape, mesh: Mesh) -> tuple[Any, tuple[Any, Any, GroupedBatch]]:
+  """The config's GRPO step on a mesh, and its arguments as shapes: nothing is allocated.
+
+  Returns:
+    A jitted function, and its (state, reference, batch).
+  """
+  grpo = config.grpo
+  graph, params = nnx.split(nnx.eval_shape(lambda: Qwen2(
+      shape.config, compute_dtype=config.model.compute_dtype, remat=config.model.remat,
+      rngs=nnx.Rngs(config.seed))))
+  params = nnx.to_pure_dict(params)
+  optimizer, schedule = make_optimizer(steps=grpo.iterations, **config.optimizer.to_dict())
+  counter = jax.ShapeDtypeStruct((), jnp.int32)
+  state = TrainState(
+      params=params, optimizer=jax.eval_shape(optimizer.init, params), step=counter,
+      skipped=counter)
+  kl_coefficient = optax.linear_schedule(
+      grpo.kl_coefficient, grpo.kl_coefficient * grpo.kl_final_fraction, grpo.iterations)
+
+  def loss(params, reference, batch, step):
+    return grpo_loss(
+        params, reference, batch, graph=graph, clip=grpo.clip, kl_coefficient=kl_coefficient(step),
+        kl_estimator=grpo.kl_estimator, temperature=config.rollout.temperature,
+        chunk=config.model.logprob_chunk)
+
+  step = jax.jit(make_step(loss, optimizer, schedule, mesh, state), donate_argnums=0)
+  prompts = (shape.rows, shape.prompt)
+  completions = (shape.rows, shape.samples, shape.completion)
+  rows = batch_sharding(mesh)
+
+  def array(size, dtype):
+    return jax.ShapeDtypeStruct(size, dtype, sharding=rows)
+
+  batch = GroupedBatch(
+      prompt_tokens=array(prompts, jnp.int32), prompt_mask=array(prompts, bool),
+      completion_tokens=array(completions, jnp.int32), completion_mask=array(completions, bool),
+      advantages=array(completions, jnp.float32), sampler_logprobs=array(completions, jnp.float32))
+  state = _placed(mesh, state)
+  return step, (state, state.params if shape.reference else None, batch)
+
+
+def _placed(mesh: Mesh, tree: Any) -> Any:
+  return jax.tree.map(
+      lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
+      tree, parameter_shardings(mesh, tree))
+
+
+def make_topology_mesh(topology: Topology, *, data: int, fsdp: int, tensor: int) -> Mesh:
+  """The mesh of all devices of a topology.
+
+  Raises:
+    UserError: the sizes do not multiply to their number.
+  """
+  there = len(topology.devices)
+  if data * fsdp * tensor != there:
+    raise UserError(
+        f"--config.mesh: data={data} × fsdp={fsdp} × tensor={tensor} is {data * fsdp * tensor} "
+        f"device(s), and --topology={topology.name} has {there}: set, for example, "
+        f"--config.mesh.data=1 --config.mesh.fsdp={there} --config.mesh.tensor=1")
+  return Mesh(np.array(topology.devices).reshape(data, fsdp, tensor), MESH_AXES)
+
+
+def compile_memory(step: Any, arguments: tuple) -> dict[str, int | None]:
+  """Compiles, and returns the bytes that one device needs by the compiler's account.
+
+  Where the compiler gives up because memory runs out, only the peak is known, if it says that.
+  """
+  try:
+    memory = step.lower(*arguments).compile().memory_analysis()
+  except jax.errors.JaxRuntimeError as fault:
+    if "RESOURCE_EXHAUSTED" not in str(fault):
+      raise
+    said = _NEEDED.search(str(fault))
+    number, unit = [part for part in said.groups() if part] if said else (None, None)
+    return dict(arguments=None, temporaries=None, outputs=None, aliased=None,
+                peak=round(float(number) * _UNITS[unit]) if said else None)
+  return dict(
+      arguments=memory.argument_size_in_bytes, temporaries=memory.temp_size_in_bytes,
+      outputs=memory.output_size_in_bytes, aliased=memory.alias_size_in_bytes,
+      peak=memory.argument_size_in_bytes + memory.temp_size_in_bytes
+      + memory.output_size_in_bytes - memory.alias_size_in_bytes)
+
+
+def measure(config: ConfigDict, topology: Topology) -> dict[str, Any]:
+  """Compiles the config's step for a topology; what `--json` prints.
+
+  Raises:
+    UserError: the mesh does not fit the topology.
+  """
+  mesh = make_topology_mesh(topology, **config.mesh)
+  shape = step_shape(config)
+  began = time.perf_counter()
+  memory = compile_memory(*abstract_step(config, shape, mesh))
+  seconds = time.perf_counter() - began
+  bound = roofline(shape, topology.accelerator, **config.mesh)
+  peak = memory["peak"]
+  return {
+      "topology": topology.name, "device_kind": topology.devices[0].device_kind,
+      "devices": len(topology.devices), "mesh": config.mesh.to_dict(),
+      "parameters": parameter_count(shape.config), "rows": shape.rows, "samples": shape.samples,
+      "prompt": shape.prompt, "completion": shape.completion,
+      "micro_batches": shape.micro_batches,
+      **{f"{name}_gib": _gib(value) for name, value in memory.items()},
+      "capacity_gib": _gib(topology.capacity),
+      "fits": peak is not None and peak <= topology.capacity,
+      "compile_seconds": round(seconds, 1), "model_flops": shape.model_flops(),
+      "hardware_flops": shape.hardware_flops(), "roofline_seconds": bound.seconds,
+      "roofline_bound": bound.bound, "roofline_mfu": bound.mfu}
+
+
+def _gib(value: int | None) -> float | None:
+  return None if value is None else round(value / 2**30, 6)
+
+
+def table(values: dict[str, Any]) -> Table:
+  """The measured values for people."""
+  def gib(name):
+    value = values[f"{name}_gib"]
+    return "–" if value is None else f"{value:.2f} GiB"
+
+  mesh = " × ".join(f"{axis} {size}" for axis, size in values["mesh"].items())
+  rows = {
+      "devices": f"{values['devices']} × {values['device_kind']}",
+      "mesh": mesh,
+      "parameters": f"{values['parameters'] / 1e6:,.2f} M",
+      "rows × samples": f"{values['rows']} × {values['samples']}",
+      "tokens": f"{values['prompt']} prompt + {values['completion']} completion",
+      "micro-batches": f"{values['micro_batches']}",
+      "arguments": gib("arguments"),
+      "temporaries": gib("temporaries"),
+      "outputs, of them in place": f"{gib('outputs')}, {gib('aliased')}",
+      "needed of capacity": f"{gib('peak')} of {gib('capacity')}",
+      "fits": "yes" if values["fits"] else "no",
+      "compiled in": f"{values['compile_seconds']:.1f} s",
+      "model FLOPs a step": f"{values['model_flops']:.4g}",
+      "with recomputation": f"{values['hardware_flops']:.4g}",
+      "a step takes at least": (
+          f"{values['roofline_seconds']:.3g} s, bound by {values['roofline_bound']}"),
+      "MFU at most": f"{values['roofline_mfu']:.1%}",
+  }
+  shown = Table(box=box.SIMPLE, title=f"{values['topology']}, each device", title_justify="left",
+                show_header=False)
+  shown.add_column(no_wrap=True)
+  shown.add_column(justify="right", no_wrap=True)
+  for label, value in rows.items():
+    shown.add_row(label, value, style="bold" if label in ("fits", "needed of capacity") else None)
+  return shown
+
+
+def compile_ahead(config: ConfigDict) -> None:
+  """Compiles, prints, and exits with status 1 if the step does not fit."""
+  # An accelerator that is there may be in use, and is not needed.
+  jax.config.update("jax_platforms", "cpu")
+  # A program for devices that are not there cannot be read back from the cache.
+  jax.config.update("jax_enable_compilation_cache", False)
+  values = measure(config, find_topology(_TOPOLOGY.value))
+  if _JSON.value:
+    print(json.dumps(values))
+  else:
+    Console(highlight=False).print(table(values))
+  if not values["fits"]:
+    needed = values["peak_gib"]
+    print(f"{values['topology']}: does not fit: "
+          f"{'more' if needed is None else f'{needed:.2f} GiB'} is needed on each device, and "
+          f"{values['capacity_gib']:.2f} GiB can be had", file=sys.stderr)
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+  run(compile_ahead, ["topology"])
