@@ -1,0 +1,60 @@
+"""Named shapes, and what a shape says of a model's parameters.
+
+Values of config.json on the hub: those of Qwen2.5-*-Instruct (arXiv 2412.15115) and of
+SmolLM2-135M-Instruct (arXiv 2502.02737). The base models of 14B and 32B differ in `norm_eps`, 1e-5,
+and some in `max_positions`; a downloaded checkpoint is described by its own config.json.
+"""
+
+import math
+
+from conductor_jax.models.qwen2 import PARAMETER_AXES, Qwen2Config
+
+
+def _qwen(
+    width: int, mlp: int, layers: int, heads: int, kv_heads: int, *, head_dim: int = 128,
+    vocab: int = 151_936, tied: bool = True
+) -> Qwen2Config:
+  return Qwen2Config(
+      vocab_size=vocab, hidden_size=width, intermediate_size=mlp, num_layers=layers,
+      num_heads=heads, num_kv_heads=kv_heads, head_dim=head_dim, max_positions=32_768, tied=tied)
+
+
+SHAPES: dict[str, Qwen2Config] = {
+    "qwen2.5-0.5b": _qwen(896, 4_864, 24, 14, 2, head_dim=64),
+    "qwen2.5-1.5b": _qwen(1_536, 8_960, 28, 12, 2),
+    "qwen2.5-3b": _qwen(2_048, 11_008, 36, 16, 2),
+    "qwen2.5-7b": _qwen(3_584, 18_944, 28, 28, 4, vocab=152_064, tied=False),
+    "qwen2.5-14b": _qwen(5_120, 13_824, 48, 40, 8, vocab=152_064, tied=False),
+    "qwen2.5-32b": _qwen(5_120, 27_648, 64, 40, 8, vocab=152_064, tied=False),
+    # Llama's layout is Qwen2's with biases of zero.
+    "smollm2-135m": Qwen2Config(
+        vocab_size=49_152, hidden_size=576, intermediate_size=1_536, num_layers=30, num_heads=9,
+        num_kv_heads=3, head_dim=64, max_positions=8_192, rope_theta=100_000.0, norm_eps=1e-5),
+}
+
+
+def parameter_shapes(config: Qwen2Config) -> dict:
+  """The shape of every parameter, a nested dict like the parameters themselves."""
+  sizes = {
+      "layers": config.num_layers,
+      "vocab": config.vocab_size,
+      "embed": config.hidden_size,
+      "heads": config.num_heads * config.head_dim,
+      "kv_heads": config.num_kv_heads * config.head_dim,
+      "mlp": config.intermediate_size,
+  }
+  shapes: dict = {"layers": {}}
+  for name, axes in PARAMETER_AXES.items():
+    # Adapters have axes of their own: they are no part of the model's shape.
+    if not set(axes) <= set(sizes) or (name == "head" and config.tied):
+      continue
+    group = shapes["layers"] if axes[0] == "layers" else shapes
+    group[name] = tuple(sizes[axis] for axis in axes)
+  return shapes
+
+
+def parameter_count(config: Qwen2Config) -> int:
+  """How many numbers the parameters are; Llama's missing biases are counted, as they are held."""
+  shapes = parameter_shapes(config)
+  layers = shapes.pop("layers")
+  return sum(math.prod(shape) for shape in (*shapes.values(), *layers.values()))
