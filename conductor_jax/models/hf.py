@@ -6,7 +6,7 @@ Names are those of transformers' `Qwen2ForCausalLM`, which vLLM's loader expects
 import json
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import contextmanager
 from pathlib import Path
 
 import jax
@@ -20,7 +20,7 @@ from conductor_jax.models.hf_config import write_config
 from conductor_jax.models.placement import TRANSPOSED, place, take
 from conductor_jax.models.qwen2 import Qwen2Config
 from conductor_jax.models.safetensors_writer import DTYPES, write_safetensors
-from conductor_jax.models.shapes import parameter_shapes
+from conductor_jax.models.shapes import abstract_parameters
 from conductor_jax.models.whole_folder import written_whole
 
 # Of the `Linear` of each layer's kernel.
@@ -62,18 +62,18 @@ def tensors(config: Qwen2Config) -> Iterator[tuple[str, int | None, tuple[int, .
 
   In the file's order: embedding, layers, norm, head.
   """
-  shapes = parameter_shapes(config)
+  params = abstract_parameters(config)
 
   def oriented(name, shape):
     return shape[::-1] if name in TRANSPOSED else shape
 
-  yield "embedding", None, shapes["embedding"]
+  yield "embedding", None, params["embedding"].shape
   for layer in range(config.num_layers):
     for name in _LAYER:
-      yield name, layer, oriented(name, shapes["layers"][name][1:])
+      yield name, layer, oriented(name, params["layers"][name].shape[1:])
   for name in ("final_norm", "head"):
-    if name in shapes:
-      yield name, None, oriented(name, shapes[name])
+    if name in params:
+      yield name, None, oriented(name, params[name].shape)
 
 
 def load_safetensors(folder: Path, config: Qwen2Config, shardings: dict, dtype: str) -> dict:
@@ -94,33 +94,32 @@ def load_safetensors(folder: Path, config: Qwen2Config, shardings: dict, dtype: 
     UserError: a file is missing or damaged, or tensors are missing, unknown, or of another shape or
       dtype. All of them are named, before anything is allocated.
   """
-  with ExitStack() as stack:
-    files = {}
-    for path in _files(folder):
-      try:
-        # Reading into a buffer keeps the file's pages out of the process; mapping would not.
-        files[path] = stack.enter_context(safe_open(path, "np", backend="pread"))
-      except FileNotFoundError as fault:
-        raise UserError(f"there is no {path}, which the index names: fetch it again") from fault
-      except (OSError, SafetensorError) as fault:
-        raise UserError(f"{path} is damaged ({fault}): fetch it again") from fault
-    where, found = {}, {}
-    for path, file in files.items():
+  where, found = {}, {}
+  for path in _files(folder):
+    with _opened(path) as file:
       for name in file.keys():
         if not _ignored(name, config):
           entry = file.get_slice(name)
           where[name], found[name] = path, (tuple(entry.get_shape()), entry.get_dtype())
-    _check(folder, config, found)
+  _check(folder, config, found)
 
-    def read(name, layer, index):
-      tensor = tensor_name(name, layer)
-      path = where[tensor]
-      try:
-        return files[path].get_slice(tensor)[index]
-      except (OSError, SafetensorError) as fault:
-        raise UserError(f"{path} cannot be read at {tensor} ({fault}): fetch it again") from fault
+  def read(name, layer, index):
+    # The pages of a file that stays open would add up to all of it.
+    with _opened(where[tensor_name(name, layer)]) as file:
+      return file.get_slice(tensor_name(name, layer))[index]
 
-    return place(config, shardings, dtype, read)
+  return place(config, shardings, dtype, read)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[safe_open]:
+  try:
+    with safe_open(path, "np") as file:
+      yield file
+  except FileNotFoundError as fault:
+    raise UserError(f"there is no {path}, which the index names: fetch it again") from fault
+  except (OSError, SafetensorError) as fault:
+    raise UserError(f"{path} is damaged ({fault}): fetch it again") from fault
 
 
 def _files(folder: Path) -> list[Path]:

@@ -15,7 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array
 
 from conductor_jax.models.qwen2 import Qwen2Config
-from conductor_jax.models.shapes import parameter_shapes
+from conductor_jax.models.shapes import abstract_parameters
 
 # Kernels are [inputs, outputs] here, and [outputs, inputs] in a file.
 TRANSPOSED = frozenset({"query", "key", "value", "output", "gate", "up", "down", "head"})
@@ -36,23 +36,22 @@ def place(config: Qwen2Config, shardings: dict, dtype: str, read: Read) -> dict:
   Returns:
     The parameters.
   """
-  shapes = parameter_shapes(config)
-
-  def load(path, shape: tuple[int, ...], sharding: NamedSharding) -> Array:
+  def load(path, leaf: jax.ShapeDtypeStruct, sharding: NamedSharding) -> Array:
     name = path[-1].key
     if path[0].key != "layers":
-      return _convert(_fetch(name, None, shape, sharding, read), name, dtype, sharding)
+      tensor = _fetch(name, None, leaf.shape, sharding, read)
+      return _converter(name, dtype, sharding)(tensor)
     row = NamedSharding(sharding.mesh, PartitionSpec(*tuple(sharding.spec)[1:]))
-    stack = jax.jit(partial(jnp.zeros, shape, dtype), out_shardings=sharding)()
+    stack = jax.jit(partial(jnp.zeros, leaf.shape, dtype), out_shardings=sharding)()
     write = _writer(name, sharding)
     for layer in range(config.num_layers):
-      stack = write(stack, _fetch(name, layer, shape[1:], row, read), layer)
+      stack = write(stack, _fetch(name, layer, leaf.shape[1:], row, read), layer)
       # Otherwise tensors that wait for the devices pile up on the host.
       stack.block_until_ready()
     return stack
 
   return jax.tree_util.tree_map_with_path(
-      load, shapes, shardings, is_leaf=lambda node: isinstance(node, tuple))
+      load, abstract_parameters(config, dtype), shardings)
 
 
 def _fetch(name, layer, shape, sharding, read: Read) -> Array:
@@ -80,13 +79,16 @@ def _oriented(x: Array, name: str) -> Array:
 def _writer(name: str, sharding: NamedSharding) -> Callable[[Array, Array, int], Array]:
   @partial(jax.jit, donate_argnums=0, out_shardings=sharding)
   def write(stack, tensor, layer):
-    return stack.at[layer].set(_oriented(tensor, name).astype(stack.dtype))
+    # `stack.at[layer].set` would check bounds, for which XLA copies the whole stack on a CPU.
+    tensor = _oriented(tensor, name).astype(stack.dtype)
+    return jax.lax.dynamic_update_index_in_dim(stack, tensor, layer, 0)
 
   return write
 
 
-def _convert(x: Array, name: str, dtype: str, sharding: NamedSharding) -> Array:
-  return jax.jit(lambda x: _oriented(x, name).astype(dtype), out_shardings=sharding)(x)
+@cache
+def _converter(name: str, dtype: str, sharding: NamedSharding) -> Callable[[Array], Array]:
+  return jax.jit(lambda tensor: _oriented(tensor, name).astype(dtype), out_shardings=sharding)
 
 
 def take(array: Array, layer: int | None, dtype: str, *, transpose: bool) -> np.ndarray:

@@ -5,7 +5,8 @@ SmolLM2-135M-Instruct (arXiv 2502.02737). The base models of 14B and 32B differ 
 and some in `max_positions`; a downloaded checkpoint is described by its own config.json.
 """
 
-import math
+import jax
+import jax.numpy as jnp
 
 from conductor_jax.models.qwen2 import PARAMETER_AXES, Qwen2Config
 
@@ -33,8 +34,8 @@ SHAPES: dict[str, Qwen2Config] = {
 }
 
 
-def parameter_shapes(config: Qwen2Config) -> dict:
-  """The shape of every parameter, a nested dict like the parameters themselves."""
+def abstract_parameters(config: Qwen2Config, dtype: str = "float32") -> dict:
+  """Shape and dtype of every parameter, a nested dict like the parameters themselves."""
   sizes = {
       "layers": config.num_layers,
       "vocab": config.vocab_size,
@@ -43,18 +44,16 @@ def parameter_shapes(config: Qwen2Config) -> dict:
       "kv_heads": config.num_kv_heads * config.head_dim,
       "mlp": config.intermediate_size,
   }
-  shapes: dict = {"layers": {}}
+  params: dict = {"layers": {}}
   for name, axes in PARAMETER_AXES.items():
     # Adapters have axes of their own: they are no part of the model's shape.
     if not set(axes) <= set(sizes) or (name == "head" and config.tied):
       continue
-    group = shapes["layers"] if axes[0] == "layers" else shapes
-    group[name] = tuple(sizes[axis] for axis in axes)
-  return shapes
+    group = params["layers"] if axes[0] == "layers" else params
+    group[name] = jax.ShapeDtypeStruct([sizes[axis] for axis in axes], jnp.dtype(dtype))
+  return params
 
 
 def parameter_count(config: Qwen2Config) -> int:
   """How many numbers the parameters are; Llama's missing biases are counted, as they are held."""
-  shapes = parameter_shapes(config)
-  layers = shapes.pop("layers")
-  return sum(math.prod(shape) for shape in (*shapes.values(), *layers.values()))
+  return sum(leaf.size for leaf in jax.tree.leaves(abstract_parameters(config)))
