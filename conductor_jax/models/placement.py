@@ -38,12 +38,13 @@ def place(config: Qwen2Config, shardings: dict, dtype: str, read: Read) -> dict:
   """
   def load(path, leaf: jax.ShapeDtypeStruct, sharding: NamedSharding) -> Array:
     name = path[-1].key
+    transposed = name in TRANSPOSED
     if path[0].key != "layers":
       tensor = _fetch(name, None, leaf.shape, sharding, read)
-      return _converter(name, dtype, sharding)(tensor)
+      return _converter(transposed, dtype, sharding)(tensor)
     row = NamedSharding(sharding.mesh, PartitionSpec(*tuple(sharding.spec)[1:]))
-    stack = jax.jit(partial(jnp.zeros, leaf.shape, dtype), out_shardings=sharding)()
-    write = _writer(name, sharding)
+    stack = _zeros(leaf.shape, dtype, sharding)()
+    write = _writer(transposed, sharding)
     for layer in range(config.num_layers):
       stack = write(stack, _fetch(name, layer, leaf.shape[1:], row, read), layer)
       # Otherwise tensors that wait for the devices pile up on the host.
@@ -71,24 +72,31 @@ def _fetch(name, layer, shape, sharding, read: Read) -> Array:
   return jax.make_array_from_callback(shape, sharding, part)
 
 
-def _oriented(x: Array, name: str) -> Array:
-  return x.T if name in TRANSPOSED else x
+@cache
+def _zeros(shape: tuple[int, ...], dtype: str, sharding: NamedSharding) -> Callable[[], Array]:
+  return jax.jit(partial(jnp.zeros, shape, dtype), out_shardings=sharding)
 
 
 @cache
-def _writer(name: str, sharding: NamedSharding) -> Callable[[Array, Array, int], Array]:
+def _writer(transposed: bool, sharding: NamedSharding) -> Callable[[Array, Array, int], Array]:
   @partial(jax.jit, donate_argnums=0, out_shardings=sharding)
   def write(stack, tensor, layer):
     # `stack.at[layer].set` would check bounds, for which XLA copies the whole stack on a CPU.
-    tensor = _oriented(tensor, name).astype(stack.dtype)
+    tensor = _oriented(tensor, transposed).astype(stack.dtype)
     return jax.lax.dynamic_update_index_in_dim(stack, tensor, layer, 0)
 
   return write
 
 
 @cache
-def _converter(name: str, dtype: str, sharding: NamedSharding) -> Callable[[Array], Array]:
-  return jax.jit(lambda tensor: _oriented(tensor, name).astype(dtype), out_shardings=sharding)
+def _converter(
+    transposed: bool, dtype: str, sharding: NamedSharding) -> Callable[[Array], Array]:
+  return jax.jit(
+      lambda tensor: _oriented(tensor, transposed).astype(dtype), out_shardings=sharding)
+
+
+def _oriented(tensor: Array, transposed: bool) -> Array:
+  return tensor.T if transposed else tensor
 
 
 def take(array: Array, layer: int | None, dtype: str, *, transpose: bool) -> np.ndarray:
@@ -116,6 +124,6 @@ def _picker(
   @partial(jax.jit, out_shardings=sharding)
   def pick(array, layer):
     tensor = array[layer] if stacked else array
-    return (tensor.T if transpose else tensor).astype(dtype)
+    return _oriented(tensor, transpose).astype(dtype)
 
   return pick
