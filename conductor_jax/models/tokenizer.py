@@ -1,5 +1,6 @@
 """Tokenizers of checkpoints, with their chat template."""
 
+import json
 from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
@@ -7,6 +8,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedToken
 
 from conductor_jax.errors import UserError
 from conductor_jax.models.gguf import GGUF
+
+# Classes without a way of their own to split text.
+_AS_THE_FILE_SAYS = ("TokenizersBackend", "PreTrainedTokenizerFast")
 
 # ggml's token type of special tokens such as <|im_end|>.
 _CONTROL = 3
@@ -21,11 +25,15 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     UserError: there is none that can be read, or it lacks a chat template or an end-of-sequence
       token.
   """
-  if not (folder / "tokenizer_config.json").exists():
-    raise UserError(f"{folder} has no tokenizer_config.json: copy the tokenizer's files beside the "
-                    "weights")
+  path = folder / "tokenizer_config.json"
+  if not path.exists():
+    raise UserError(f"{folder} has no {path.name}: copy the tokenizer's files beside the weights")
   try:
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    kind = json.loads(path.read_text()).get("tokenizer_class")
+    # Beside a config.json of Qwen2, transformers 5 would make every tokenizer one of Qwen2's, which
+    # splits text otherwise than the file says.
+    reader = PreTrainedTokenizerFast if kind in _AS_THE_FILE_SAYS else AutoTokenizer
+    tokenizer = reader.from_pretrained(folder, local_files_only=True)
   # A damaged file makes each part of the reader raise something of its own.
   except Exception as fault:
     reason = " ".join(str(fault).split())[:200]

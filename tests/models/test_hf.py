@@ -18,12 +18,14 @@ from flax import nnx
 from jax.sharding import Mesh
 from safetensors import safe_open
 
+from conductor_jax.arena.tokenizer import train_tokenizer
 from conductor_jax.errors import UserError
 from conductor_jax.models.hf import export_safetensors, load_safetensors
 from conductor_jax.models.hf_config import read_config
 from conductor_jax.models.qwen2 import Qwen2, Qwen2Config
 from conductor_jax.models.safetensors_writer import write_safetensors
 from conductor_jax.models.shapes import abstract_parameters
+from conductor_jax.models.tokenizer import load_tokenizer
 from conductor_jax.training.sharding import MESH_AXES, parameter_shardings
 
 GOLDENS = Path(__file__).parent / "goldens"
@@ -245,6 +247,17 @@ def test_a_missing_file_is_named(tmp_path):
     load(tmp_path / "model")
   with pytest.raises(UserError, match="has neither model.safetensors nor"):
     load(tmp_path, SMALL)
+
+
+def test_a_tokenizer_is_exported_beside_the_weights_and_ends_what_is_generated(tmp_path):
+  tokenizer = train_tokenizer(["the quick brown fox"], 280)
+  params = random_parameters(SMALL, "float32")
+  export_safetensors(tmp_path / "model", params, SMALL, "float32", tokenizer=tokenizer)
+  loaded = load_tokenizer(tmp_path / "model")
+  assert loaded.get_vocab() == tokenizer.get_vocab()
+  assert loaded.chat_template == tokenizer.chat_template
+  values = json.loads((tmp_path / "model" / "config.json").read_text())
+  assert values["eos_token_id"] == tokenizer.eos_token_id
 
 
 def test_an_export_never_overwrites(tmp_path):

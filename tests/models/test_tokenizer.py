@@ -8,6 +8,8 @@ import pytest
 from conductor_jax.arena.tokenizer import train_tokenizer
 from conductor_jax.errors import UserError
 from conductor_jax.models.gguf import GGUF, read_gguf, smollm2_path
+from conductor_jax.models.hf_config import write_config
+from conductor_jax.models.shapes import SHAPES
 from conductor_jax.models.tokenizer import gguf_tokenizer, load_tokenizer
 
 GOLDEN = json.loads((Path(__file__).parent / "goldens" / "smollm2.json").read_text())
@@ -30,6 +32,13 @@ def test_a_folders_tokenizer_comes_with_its_template_and_its_end_of_sequence(tmp
   assert text == "<|im_start|>user\nAdd 12 and 30.<|im_end|>\n<|im_start|>assistant\n"
   assert loaded(text).input_ids == saved(text).input_ids
   assert loaded.decode(loaded(text).input_ids) == text
+
+
+def test_a_qwen2_tokenizer_is_read_by_its_own_class(tmp_path, saved):
+  saved.save_pretrained(tmp_path)
+  path = tmp_path / "tokenizer_config.json"
+  path.write_text(json.dumps(json.loads(path.read_text()) | {"tokenizer_class": "Qwen2Tokenizer"}))
+  assert type(load_tokenizer(tmp_path)).__name__ == "Qwen2Tokenizer"
 
 
 def test_a_folder_without_a_tokenizer_is_named(tmp_path):
@@ -86,8 +95,10 @@ def test_smollm2_has_transformers_chat_template_and_special_tokens(smollm2):
   assert smollm2.model_max_length == 8_192
 
 
-def test_smollm2_saves_as_a_folder_that_loads_alike(tmp_path, smollm2):
+def test_smollm2_saved_beside_a_qwen2_model_still_splits_text_its_own_way(tmp_path, smollm2):
   smollm2.save_pretrained(tmp_path)
+  write_config(tmp_path / "config.json", SHAPES["smollm2-135m"], "float32")
   loaded = load_tokenizer(tmp_path)
-  assert loaded(GOLDEN["text"]).input_ids == GOLDEN["prompt_tokens"]
+  for text, tokens in GOLDEN["texts"].items():
+    assert loaded(text).input_ids == tokens
   assert loaded.chat_template == smollm2.chat_template
