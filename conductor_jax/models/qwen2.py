@@ -36,7 +36,7 @@ from conductor_jax.models.lora import (
 from conductor_jax.models.placement import Placement
 from conductor_jax.models.rotary import recency_bias, rotary, rotate
 
-# Logical axes of every parameter; layer parameters have a leading "layers" axis.
+# Logical axes of every parameter as it is stored; layer parameters have a leading "layers" axis.
 PARAMETER_AXES = {
     "embedding": ("vocab", "embed"),
     "head": (None, "logits"),
@@ -48,12 +48,15 @@ PARAMETER_AXES = {
     "key_bias": ("layers", "kv_heads"),
     "value": ("layers", "embed", "kv_heads"),
     "value_bias": ("layers", "kv_heads"),
-    "output": ("layers", "heads", "embed"),
+    "output": ("layers", "head_inputs", None),
     "mlp_norm": ("layers", "embed"),
     "gate": ("layers", "embed", "mlp"),
     "up": ("layers", "embed", "mlp"),
-    "down": ("layers", "mlp", "embed"),
+    "down": ("layers", "mlp_inputs", None),
 }
+# What the axes that spread weights over "fsdp", always those of a kernel's inputs, become when it is
+# gathered to be multiplied with.
+_COMPUTED = {"embed": None, "head_inputs": "heads", "mlp_inputs": "mlp"}
 for _target in TARGETS:
   PARAMETER_AXES |= adapter_axes(_target, PARAMETER_AXES[_target])
 
@@ -147,10 +150,9 @@ class DecoderLayer(nnx.Module):
   def _multiply(self, x: Float[Array, "... inputs"], name: str) -> Float[Array, "... outputs"]:
     """The product with a kernel, its adapter's included where it has one."""
     def whole(name, axes):
-      # The embed axis, over which weights are spread to be stored, is whole to be computed with.
       return self.placement.gather(
           getattr(self, name)[...].astype(x.dtype), axes,
-          tuple(None if axis == "embed" else axis for axis in axes))
+          tuple(_COMPUTED.get(axis, axis) for axis in axes))
 
     axes = PARAMETER_AXES[name][1:]
     product = multiply(x, whole(name, axes))

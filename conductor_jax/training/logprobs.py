@@ -46,9 +46,10 @@ def _log_probabilities(placement, temperature, predictor):
   return jax.nn.log_softmax(placement.constrain(logits, None, None, "logits"))
 
 
-def _is_token(tokens, vocab):
-  return jax.lax.broadcasted_iota(tokens.dtype, (*tokens.shape, vocab), tokens.ndim) == tokens[
-      ..., None]
+def _is_token(placement, tokens, vocab):
+  # One row of ids, broadcast where it is compared: as wide as the logits it would be kept for all
+  # chunks.
+  return placement.constrain(jnp.arange(vocab, dtype=tokens.dtype), "logits") == tokens[..., None]
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -57,7 +58,7 @@ def _chunk(placement, temperature, hidden, head, working_head, tokens, reference
   del head
   logprobs = _log_probabilities(placement, temperature, _Predictor(hidden, working_head))
   probabilities = jnp.exp(logprobs)
-  chosen = _is_token(tokens, logprobs.shape[-1])
+  chosen = _is_token(placement, tokens, logprobs.shape[-1])
   of_reference = kl = None
   if reference is not None:
     other = _log_probabilities(placement, temperature, reference)
@@ -84,7 +85,7 @@ def _chunk_backward(placement, saved, gradient):
     other = _log_probabilities(placement, temperature, reference)
     weight += gradient.kl[..., None] * (logprobs - other - statistics.kl[..., None])
   of_logits = jnp.exp(logprobs) * weight + jnp.where(
-      _is_token(tokens, logprobs.shape[-1]), gradient.logprobs[..., None], 0)
+      _is_token(placement, tokens, logprobs.shape[-1]), gradient.logprobs[..., None], 0)
   of_logits = (of_logits / temperature).astype(hidden.dtype)
   of_hidden = jnp.einsum(
       "rtv,ev->rte", of_logits, working_head, preferred_element_type=jnp.float32)

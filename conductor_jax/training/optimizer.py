@@ -46,7 +46,9 @@ def adamw(
     def change(mu, nu, param):
       mean = mu.astype(jnp.float32) / (1 - b1 ** count)
       root = jnp.sqrt(nu.astype(jnp.float32) / (1 - b2 ** count))
-      return -schedule(state.count) * (mean / (root + eps) + weight_decay * param)
+      # A product with 0 would keep an array of zeros through the whole step.
+      decayed = weight_decay * param if weight_decay else 0.0
+      return -schedule(state.count) * (mean / (root + eps) + decayed)
 
     return jax.tree.map(change, mu, nu, params), optax.ScaleByAdamState(count=count, mu=mu, nu=nu)
 

@@ -22,6 +22,8 @@ RULES = {
     "heads": "tensor",
     "kv_heads": "tensor",
     "mlp": "tensor",
+    "head_inputs": ("tensor", "fsdp"),
+    "mlp_inputs": ("tensor", "fsdp"),
     # Of the output head: its matrix is never gathered, hidden states of a few tokens are.
     "logits": ("fsdp", "tensor"),
     # Of activations: rows are spread over every axis that holds different data.
