@@ -17,23 +17,28 @@ def written_whole(folder: Path) -> Iterator[Path]:
   the name; what a process that died left behind is removed by the next one.
 
   Raises:
-    UserError: the folder exists and is not empty.
+    UserError: the folder exists and is not empty, or cannot be written.
   """
   folder = folder.absolute()
   if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
     raise UserError(f"{folder} exists: remove it, or name another folder to write to")
   partial = folder.with_name(f".{folder.name}.partial")
-  shutil.rmtree(partial, ignore_errors=True)
-  partial.mkdir(parents=True)
   try:
+    if partial.exists():
+      shutil.rmtree(partial)
+    partial.mkdir(parents=True)
     yield partial
-    for path in (*partial.iterdir(), partial):
+    for path in (*partial.rglob("*"), partial):
       _flush(path)
     partial.rename(folder)
+    _flush(folder.parent)
+  except OSError as fault:
+    shutil.rmtree(partial, ignore_errors=True)
+    raise UserError(f"{folder} cannot be written ({fault}): free room there, or name another "
+                    "folder") from fault
   except BaseException:
     shutil.rmtree(partial, ignore_errors=True)
     raise
-  _flush(folder.parent)
 
 
 def _flush(path: Path) -> None:

@@ -1,5 +1,6 @@
 """Checkpoints in and out, and the model against transformers' own."""
 
+import errno
 import json
 import os
 import shutil
@@ -274,6 +275,19 @@ def test_an_export_that_raises_leaves_nothing(tmp_path):
   del params["final_norm"]
   with pytest.raises(KeyError, match="final_norm"):
     export_safetensors(tmp_path / "model", params, SMALL, "float32")
+  assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number, reason", [
+    (errno.ENOSPC, "No space left on device"), (errno.EIO, "Input/output error")])
+def test_an_export_that_cannot_be_written_says_why_and_leaves_nothing(
+    tmp_path, monkeypatch, number, reason):
+  def failing(descriptor):
+    raise OSError(number, os.strerror(number))
+
+  monkeypatch.setattr("os.fsync", failing)
+  with pytest.raises(UserError, match=f"model cannot be written .*{reason}"):
+    export_safetensors(tmp_path / "model", random_parameters(SMALL, "float32"), SMALL, "float32")
   assert list(tmp_path.iterdir()) == []
 
 
