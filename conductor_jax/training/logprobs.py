@@ -18,11 +18,14 @@ class TokenStatistics(NamedTuple):
   Attributes:
     logprobs: log-probability of each token.
     entropy: of the distribution that each token comes from, in nats.
+    reference_logprobs: log-probability of each token under a reference, None without one; no
+      gradient goes to it.
     kl: KL(policy ‖ reference) of that distribution, in nats; None without a reference.
   """
 
   logprobs: Array
   entropy: Array
+  reference_logprobs: Array | None
   kl: Array | None
 
 
@@ -64,12 +67,17 @@ def token_statistics(
   def one(tokens, hidden, reference_hidden=None):
     logprobs = distribution(hidden, head)
     probabilities = jnp.exp(logprobs)
-    chosen = jnp.take_along_axis(logprobs, tokens[:, None], axis=-1)[:, 0]
-    kl = None
+
+    def chosen(logprobs):
+      return jnp.take_along_axis(logprobs, tokens[:, None], axis=-1)[:, 0]
+
+    reference_logprobs = kl = None
     if reference_hidden is not None:
       other = jax.lax.stop_gradient(distribution(reference_hidden, reference[1]))
+      reference_logprobs = chosen(other)
       kl = jnp.sum(probabilities * (logprobs - other), axis=-1)
-    return chosen, -jnp.sum(probabilities * logprobs, axis=-1), kl
+    entropy = -jnp.sum(probabilities * logprobs, axis=-1)
+    return chosen(logprobs), entropy, reference_logprobs, kl
 
   states = [hidden] if reference is None else [hidden, reference[0]]
   parts = (chunks(tokens, ()), *(chunks(state, state.shape[-1:]) for state in states))
@@ -100,8 +108,3 @@ def batch_statistics(
   return token_statistics(
       *states(params), batch.completion_tokens, temperature=temperature, chunk=chunk,
       reference=None if reference is None else jax.lax.stop_gradient(states(reference)))
-
-
-def masked_mean(values: jax.Array, mask: jax.Array, count: jax.Array) -> jax.Array:
-  """Sum over the masked entries, divided by `count`."""
-  return jnp.sum(jnp.where(mask, values, 0)) / count

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
-from conductor_jax.training.batch import GroupedBatch
-from conductor_jax.training.logprobs import Params
+from conductor_jax.training.batch import Counts, GroupedBatch, batch_counts
+from conductor_jax.training.batch import Measurements as LossMeasurements
+from conductor_jax.training.logprobs import Params, TokenStatistics
 from conductor_jax.training.sharding import batch_sharding, parameter_shardings, replicated
 
 Measurements = dict[str, jax.Array]
@@ -66,8 +67,13 @@ def initial_state(
       skipped=jax.device_put(jnp.int32(0), replicated(mesh)))
 
 
+Loss = Callable[
+    [TokenStatistics, GroupedBatch, Counts, TrainState], tuple[jax.Array, LossMeasurements]]
+
+
 def make_step(
-    loss: Callable[..., tuple[jax.Array, Measurements]],
+    loss: Loss,
+    statistics: Callable[[Params, Params | None, GroupedBatch], TokenStatistics],
     optimizer: optax.GradientTransformation,
     schedule: optax.Schedule,
     mesh: Mesh,
@@ -78,7 +84,8 @@ def make_step(
   A step whose loss or gradient is not finite changes nothing but its own counters.
 
   Args:
-    loss: (params, reference, batch, step) → (loss, measurements).
+    loss: a pure function of arrays.
+    statistics: (params, reference, batch) → what the loss reads of the model.
     optimizer: what to do with the gradient.
     schedule: the optimizer's, for the record.
     mesh: where everything lives.
@@ -91,8 +98,13 @@ def make_step(
 
   @partial(jax.jit, donate_argnums=0, out_shardings=(shardings, replicated(mesh)))
   def step(state, reference, batch):
-    (value, measurements), gradient = jax.value_and_grad(loss, has_aux=True)(
-        state.params, reference, batch, state.step)
+    counts = batch_counts(batch)
+
+    def objective(params):
+      value, measurements = loss(statistics(params, reference, batch), batch, counts, state)
+      return value, measurements.sums | measurements.maxima
+
+    (value, measurements), gradient = jax.value_and_grad(objective, has_aux=True)(state.params)
     norm = optax.tree.norm(gradient)
     finite = jnp.isfinite(value) & jnp.isfinite(norm)
     updates, optimizer_state = optimizer.update(gradient, state.optimizer, state.params)
