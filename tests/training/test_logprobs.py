@@ -16,21 +16,24 @@ HEAD = GENERATOR.normal(size=(6, 11)).astype(np.float32)
 TOKENS = GENERATOR.integers(11, size=(2, 5))
 REFERENCE = (HIDDEN + GENERATOR.normal(size=(2, 5, 6)).astype(np.float32),
              GENERATOR.normal(size=(6, 11)).astype(np.float32))
-WEIGHTS = GENERATOR.normal(size=(3, 2, 5)).astype(np.float32)
+WEIGHTS = GENERATOR.normal(size=(4, 2, 5)).astype(np.float32)
 
 
 def plain(hidden, head, tokens, *, temperature):
   logprobs = jax.nn.log_softmax(hidden @ head / temperature)
   reference = jax.nn.log_softmax(REFERENCE[0] @ REFERENCE[1] / temperature)
-  chosen = jnp.take_along_axis(logprobs, tokens[..., None], axis=-1)[..., 0]
-  return (chosen, -jnp.sum(jnp.exp(logprobs) * logprobs, axis=-1),
+
+  def chosen(logprobs):
+    return jnp.take_along_axis(logprobs, tokens[..., None], axis=-1)[..., 0]
+
+  return (chosen(logprobs), -jnp.sum(jnp.exp(logprobs) * logprobs, axis=-1), chosen(reference),
           jnp.sum(jnp.exp(logprobs) * (logprobs - reference), axis=-1))
 
 
 def value_and_gradient(function, **options):
   def objective(hidden, head):
-    all_three = tuple(function(hidden, head, TOKENS, **options))
-    return sum(jnp.sum(w * x) for w, x in zip(WEIGHTS, all_three, strict=True)), all_three
+    statistics = tuple(function(hidden, head, TOKENS, **options))
+    return sum(jnp.sum(w * x) for w, x in zip(WEIGHTS, statistics, strict=True)), statistics
 
   return jax.jit(jax.value_and_grad(objective, argnums=(0, 1), has_aux=True))(HIDDEN, HEAD)
 
@@ -50,7 +53,7 @@ def test_equal_logits_give_the_log_of_the_vocabulary_size_as_entropy():
       jnp.zeros((3, 6)), jnp.asarray(HEAD), jnp.array([0, 5, 10]), temperature=1.0, chunk=2)
   np.testing.assert_allclose(statistics.logprobs, [-math.log(11)] * 3, rtol=1e-6)
   np.testing.assert_allclose(statistics.entropy, [math.log(11)] * 3, rtol=1e-6)
-  assert statistics.kl is None
+  assert statistics.kl is None and statistics.reference_logprobs is None
 
 
 def test_the_kl_of_a_policy_to_itself_is_zero_and_so_is_its_gradient():
