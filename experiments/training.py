@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from conductor_jax.reporting.metrics import MetricsWriter, RolloutLog
 from conductor_jax.reporting.progress import Terminal
 from conductor_jax.rollouts import Conductor, Rollout, rollout_metrics
 from conductor_jax.tasks.task import Task
-from conductor_jax.training.advantages import differs, group_advantages
+from conductor_jax.training.advantages import drop_zero_variance, group_advantages
 from conductor_jax.training.batch import Group, GroupedBatch, pack, padding_share
 from conductor_jax.training.checkpoint import Checkpoints
 from conductor_jax.training.grpo import grpo_loss
@@ -195,9 +195,7 @@ def train_grpo(
       log.write(iteration, [rollout.to_json() for group in rollouts for rollout in group])
     groups = [_group(group) for group in rollouts]
     if grpo.drop_zero_variance:
-      groups = [
-          g if differs(g.rewards, g.accepted) else replace(g, accepted=np.zeros_like(g.accepted))
-          for g in groups]
+      groups = [drop_zero_variance(group) for group in groups]
     advantages = [group_advantages(g.rewards, g.accepted, grpo.advantage) for g in groups]
     packed = pack(
         groups, advantages, pad=run.chat.tokenizer.eos_token_id,

@@ -1,9 +1,12 @@
 """How good a rollout is beside the others of its group; on the host, one group at a time."""
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
+
+from conductor_jax.training.batch import Group
 
 Advantage = Literal["std", "mean", "leave-one-out"]
 
@@ -47,3 +50,15 @@ def differs(
   """Whether the accepted rewards of a group differ; where they don't, it has no gradient."""
   values = np.asarray(rewards)[accepted]
   return len(values) > 0 and bool(np.ptp(values) > 0)
+
+
+def drop_zero_variance(group: Group) -> Group:
+  """The group; with nothing accepted where its accepted rewards do not differ.
+
+  Its tokens then enter no count and no KL or entropy term either. Source: the dynamic sampling of
+  DAPO (arXiv 2503.14476, section 3.2), which also samples other prompts in their place; here the
+  batch gets smaller instead.
+  """
+  if differs(group.rewards, group.accepted):
+    return group
+  return replace(group, accepted=np.zeros_like(group.accepted))

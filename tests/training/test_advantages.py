@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conductor_jax.training.advantages import differs, group_advantages
+from conductor_jax.training.advantages import differs, drop_zero_variance, group_advantages
+from conductor_jax.training.batch import Group, batch_counts, pack
 
 ALL = np.ones(4, bool)
 KINDS = ("std", "mean", "leave-one-out")
@@ -54,6 +55,19 @@ def test_a_group_whose_accepted_rewards_are_equal_teaches_exactly_nothing(
 
 def test_a_group_differs_if_two_accepted_rewards_do():
   assert differs(np.array([0.5, 0.5, 0.0, 1.0]), np.array([True, False, True, False]))
+
+
+def test_a_dropped_group_enters_no_count_and_one_that_teaches_is_left_alone():
+  def group(*rewards):
+    return Group(prompt_tokens=[1], completion_tokens=[np.ones(3, int)] * 2,
+                 sampler_logprobs=[np.zeros(3)] * 2, rewards=np.array(rewards),
+                 accepted=np.ones(2, bool))
+
+  teaches, equal = group(1.0, 0.0), group(1.0, 1.0)
+  assert drop_zero_variance(teaches) is teaches
+  groups = [teaches, drop_zero_variance(equal)]
+  counts = batch_counts(pack(groups, [group.rewards for group in groups], pad=0))
+  assert counts.tokens == 6 and counts.sequences == 2
 
 
 @settings(deadline=None, max_examples=50)
