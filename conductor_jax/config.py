@@ -3,6 +3,7 @@
 The defaults are the paper's where it gives a value (RL Conductor, arXiv 2512.04388).
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -16,8 +17,10 @@ _CHOICES = {
     "pool.source": ("arena", "frontier"),
     "workflow.access": ("binary", "positions"),
     "workflow.context": ("messages", "inlined"),
-    "grpo.advantage": ("std", "mean"),
-    "grpo.kl_estimator": ("k3", "exact"),
+    "grpo.advantage": ("std", "mean", "leave-one-out"),
+    "grpo.aggregation": ("token", "sequence", "constant"),
+    "grpo.ratio": ("token", "sequence"),
+    "grpo.kl_estimator": ("k1", "k2", "k3", "exact"),
     "sft.decay": ("cosine", "none"),
     "optimizer.decay": ("cosine", "none"),
 }
@@ -27,10 +30,16 @@ _POSITIVE = (
     "model.num_kv_heads", "model.head_dim", "model.max_positions", "model.logprob_chunk",
     "tasks.train", "pool.request_timeout", "pool.max_attempts", "workflow.max_steps",
     "rollout.temperature", "rollout.max_prompt_tokens", "rollout.max_completion_tokens",
-    "grpo.iterations", "grpo.prompts", "grpo.clip", "optimizer.learning_rate",
-    "optimizer.clip_norm", "mesh.data", "mesh.fsdp", "mesh.tensor", "sft.steps", "sft.prompts",
-    "sft.plans", "sft.learning_rate", "sft.checkpoint_every", "evaluation.tasks",
+    "grpo.iterations", "grpo.prompts", "grpo.micro_batches", "grpo.clip_low", "grpo.clip_high",
+    "grpo.entropy_rate", "grpo.entropy_maximum", "optimizer.learning_rate", "optimizer.clip_norm",
+    "mesh.data", "mesh.fsdp", "mesh.tensor", "sft.steps", "sft.prompts", "sft.plans",
+    "sft.micro_batches", "sft.learning_rate", "sft.checkpoint_every", "evaluation.tasks",
     "checkpoint.every", "checkpoint.keep", "report.rollouts_every",
+)
+
+_NOT_NEGATIVE = (
+    "seed", "grpo.samples_per_row", "grpo.kl_coefficient", "grpo.entropy_coefficient",
+    "grpo.entropy_target",
 )
 
 
@@ -95,15 +104,43 @@ def default_config() -> ConfigDict:
           # Questions an iteration, and rollouts a question.
           "prompts": 4,
           "group_size": 64,
-          "clip": 0.2,
-          # "std" divides by the group's standard deviation, "mean" does not (Dr. GRPO).
+          # Rollouts of a question that share a row, and so its prompt; 0 for all of them. Rows are
+          # what is spread over devices and micro-batches.
+          "samples_per_row": 0,
+          # Parts that a batch's rows are worked off in, one after the other.
+          "micro_batches": 1,
+          # "std" divides by the group's standard deviation, "mean" does not (Dr. GRPO);
+          # "leave-one-out" leaves a rollout out of the mean that it is compared with (RLOO).
           "advantage": "std",
+          # Masks out groups whose rewards are all equal, from counts and the KL term too.
+          "drop_zero_variance": False,
+          # The mean over all "token"s (DAPO), over each "sequence" and then over sequences, or
+          # with the "constant" rollout.max_completion_tokens as every length (Dr. GRPO).
+          "aggregation": "token",
+          # Likelihood ratios of each "token", or of the whole "sequence" (GSPO).
+          "ratio": "token",
+          # How far a ratio may fall and rise.
+          "clip_low": 0.2,
+          "clip_high": 0.2,
+          # Bounds the cost of an unwanted token whose ratio is above it; 0 is off.
+          "dual_clip": 0.0,
+          # Of the weights of the trainer's policy against the sampler's; 0 is off, and takes the
+          # ratio against the sampler instead.
+          "importance_cap": 0.0,
           # Weight of the KL term to the policy that RL started from; 0 loads no reference.
           "kl_coefficient": 0.0,
           # The part of it that is left, after a linear decay, at the last iteration.
           "kl_final_fraction": 1.0,
-          # "k3" of the sampled tokens, or the "exact" sum over the vocabulary.
+          # "k1", "k2" or "k3" of the sampled tokens, or the "exact" sum over the vocabulary. As a
+          # loss, k1 has an expected gradient of zero.
           "kl_estimator": "k3",
+          # Weight of the entropy bonus; where it starts if it is steered.
+          "entropy_coefficient": 0.0,
+          # Entropy in nats per token that the weight is steered to; 0 keeps the weight.
+          "entropy_target": 0.0,
+          # How far it moves in an iteration, and the most that it may be.
+          "entropy_rate": 0.005,
+          "entropy_maximum": 0.1,
       },
       "optimizer": {
           "learning_rate": 1e-6,
@@ -121,6 +158,8 @@ def default_config() -> ConfigDict:
           # Tasks a step, and example plans a task.
           "prompts": 16,
           "plans": 4,
+          # Parts that a batch's rows are worked off in, one after the other.
+          "micro_batches": 1,
           "learning_rate": 2e-3,
           "warmup_fraction": 0.05,
           "decay": "cosine",
@@ -161,14 +200,10 @@ def check_config(config: ConfigDict) -> None:
   for key in _POSITIVE:
     if not value(key) > 0:
       refuse(key, "must be above 0")
-  if config.seed < 0:
-    refuse("seed", "must be 0 or above")
-  if config.grpo.group_size < 2:
-    refuse("grpo.group_size", "a group of one has no advantage over itself; 2 at least")
-  if config.grpo.kl_coefficient < 0:
-    refuse("grpo.kl_coefficient", "must be 0 or above")
-  if not 0 <= config.grpo.kl_final_fraction <= 1:
-    refuse("grpo.kl_final_fraction", "must be from 0 to 1")
+  for key in _NOT_NEGATIVE:
+    if not value(key) >= 0:
+      refuse(key, "must be 0 or above")
+  _check_grpo(config, refuse)
   if config.model.num_heads % config.model.num_kv_heads:
     refuse("model.num_kv_heads", f"must divide model.num_heads={config.model.num_heads}")
   if config.model.head_dim % 2:
@@ -178,10 +213,16 @@ def check_config(config: ConfigDict) -> None:
       refuse(key, f"must be a multiple of mesh.tensor={config.mesh.tensor}")
   if config.model.hidden_size % config.mesh.fsdp:
     refuse("model.hidden_size", f"must be a multiple of mesh.fsdp={config.mesh.fsdp}")
-  rows = config.mesh.data * config.mesh.fsdp
-  for key in ("grpo.prompts", "sft.prompts"):
-    if value(key) % rows:
-      refuse(key, f"must be a multiple of mesh.data × mesh.fsdp = {rows}, over which rows spread")
+  samples_per_row = config.grpo.samples_per_row or config.grpo.group_size
+  rows_of_a_prompt = {"grpo": config.grpo.group_size // samples_per_row, "sft": 1}
+  for phase, rows in rows_of_a_prompt.items():
+    micro_batches = value(f"{phase}.micro_batches")
+    parts = config.mesh.data * config.mesh.fsdp * micro_batches
+    if value(f"{phase}.prompts") * rows % parts:
+      each = f" of {rows} rows each" if rows > 1 else ""
+      refuse(f"{phase}.prompts",
+             f"prompts{each} cannot be spread evenly: rows must be a multiple of mesh.data × "
+             f"mesh.fsdp × {phase}.micro_batches = {parts}")
   longest = config.rollout.max_prompt_tokens + config.rollout.max_completion_tokens
   if longest > config.model.max_positions:
     refuse("model.max_positions",
@@ -202,3 +243,22 @@ def check_config(config: ConfigDict) -> None:
   for key in ("sft.warmup_fraction", "optimizer.warmup_fraction"):
     if not 0 <= value(key) < 1:
       refuse(key, "must be at least 0 and below 1")
+
+
+def _check_grpo(config: ConfigDict, refuse: Callable[[str, str], None]) -> None:
+  grpo = config.grpo
+  if grpo.group_size < 2:
+    refuse("grpo.group_size", "a group of one has no advantage over itself; 2 at least")
+  if grpo.samples_per_row and grpo.group_size % grpo.samples_per_row:
+    refuse("grpo.samples_per_row", f"must divide grpo.group_size={grpo.group_size}")
+  if not grpo.clip_low <= 1:
+    refuse("grpo.clip_low", "must be 1 at most: no ratio falls below 0")
+  if not (grpo.dual_clip == 0 or grpo.dual_clip > 1):
+    refuse("grpo.dual_clip", "must be above 1, or 0 for none")
+  if not (grpo.importance_cap == 0 or grpo.importance_cap >= 1):
+    refuse("grpo.importance_cap", "must be 1 at least, the weight of equal policies; or 0 for none")
+  if not 0 <= grpo.kl_final_fraction <= 1:
+    refuse("grpo.kl_final_fraction", "must be from 0 to 1")
+  if grpo.entropy_target and grpo.entropy_coefficient > grpo.entropy_maximum:
+    refuse("grpo.entropy_coefficient",
+           f"starts above grpo.entropy_maximum={grpo.entropy_maximum}, which bounds it")

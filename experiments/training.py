@@ -22,9 +22,11 @@ from conductor_jax.reporting.metrics import MetricsWriter, RolloutLog
 from conductor_jax.reporting.progress import Terminal
 from conductor_jax.rollouts import Conductor, Rollout, rollout_metrics
 from conductor_jax.tasks.task import Task
-from conductor_jax.training.batch import Group, GroupedBatch, pack
+from conductor_jax.training.advantages import drop_zero_variance, group_advantages
+from conductor_jax.training.batch import Group, GroupedBatch, pack, padding_share
 from conductor_jax.training.checkpoint import Checkpoints
-from conductor_jax.training.grpo import group_advantages, grpo_loss
+from conductor_jax.training.grpo import grpo_loss
+from conductor_jax.training.logprobs import TokenStatistics, batch_statistics
 from conductor_jax.training.loop import Phase, train_phase
 from conductor_jax.training.sft import Examples, likelihood_loss, pack_examples
 from conductor_jax.training.step import TrainState, initial_state, make_optimizer, make_step
@@ -121,16 +123,17 @@ def train_sft(run: Run) -> TrainState:
       weight_decay=config.optimizer.weight_decay, clip_norm=config.optimizer.clip_norm)
   state = initial_state(run.mesh, run.params, optimizer)
 
-  def loss(params, reference, batch, step):
-    del reference, step
-    return likelihood_loss(params, batch, graph=run.graph, chunk=config.model.logprob_chunk)
+  def loss(statistics, batch, counts, state):
+    del state
+    return likelihood_loss(statistics, batch, counts)
 
   checkpoints = run.checkpoints("sft")
   start, state, _ = _resume(run, "warm start", checkpoints, state, cursor)
   phase = Phase(
       name="sft", steps=sft.steps, reference=None,
       batch=lambda step: (pack_examples(next(cursor), pad=chat.tokenizer.eos_token_id), {}),
-      update=make_step(loss, optimizer, schedule, run.mesh, state),
+      update=make_step(
+          loss, _statistics(run, temperature=1.0), optimizer, schedule, run.mesh, state),
       record=lambda: {"cursor": cursor.get_state(), "seconds": run.clock.seconds()},
       publish=lambda params, version: None,
       checkpoint_every=sft.checkpoint_every)
@@ -162,11 +165,16 @@ def train_grpo(
   kl_coefficient = optax.linear_schedule(
       grpo.kl_coefficient, grpo.kl_coefficient * grpo.kl_final_fraction, grpo.iterations)
 
-  def loss(params, reference, batch, step):
+  def loss(statistics, batch, counts, state):
     return grpo_loss(
-        params, reference, batch, graph=run.graph, clip=grpo.clip,
-        kl_coefficient=kl_coefficient(step), kl_estimator=grpo.kl_estimator,
-        temperature=config.rollout.temperature, chunk=config.model.logprob_chunk)
+        statistics, batch, counts, aggregation=grpo.aggregation,
+        max_tokens=config.rollout.max_completion_tokens, ratio=grpo.ratio,
+        clip_low=grpo.clip_low, clip_high=grpo.clip_high, dual_clip=grpo.dual_clip,
+        importance_cap=grpo.importance_cap, kl_estimator=grpo.kl_estimator,
+        kl_coefficient=kl_coefficient(state.step),
+        entropy_coefficient=(
+            state.entropy_coefficient if grpo.entropy_target
+            else grpo.entropy_coefficient or None))
 
   checkpoints = run.checkpoints("grpo")
   start, state, record = _resume(run, "GRPO", checkpoints, state, cursor)
@@ -186,19 +194,36 @@ def train_grpo(
     if iteration % config.report.rollouts_every == 0 or iteration + 1 == grpo.iterations:
       log.write(iteration, [rollout.to_json() for group in rollouts for rollout in group])
     groups = [_group(group) for group in rollouts]
+    if grpo.drop_zero_variance:
+      groups = [drop_zero_variance(group) for group in groups]
     advantages = [group_advantages(g.rewards, g.accepted, grpo.advantage) for g in groups]
-    return pack(groups, advantages, pad=run.chat.tokenizer.eos_token_id), {
-        **rollout_metrics(rollouts, worker_names),
+    packed = pack(
+        groups, advantages, pad=run.chat.tokenizer.eos_token_id,
+        samples_per_row=grpo.samples_per_row)
+    return packed, {
+        **rollout_metrics(rollouts, worker_names), "padding_share": padding_share(packed),
         "seconds_sampling": sampled - began, "seconds_executing": executed - sampled}
 
   phase = Phase(
       name="grpo", steps=grpo.iterations, batch=batch, publish=publish,
-      update=make_step(loss, optimizer, schedule, run.mesh, state),
+      update=make_step(
+          loss, _statistics(run, temperature=config.rollout.temperature), optimizer, schedule,
+          run.mesh, state),
       reference=reference if grpo.kl_coefficient else None,
       record=lambda: {
           "cursor": cursor.get_state(), "seconds": run.clock.seconds(), "baselines": measured},
       checkpoint_every=config.checkpoint.every)
   return _train(run, "GRPO", phase, state, start, checkpoints, lines_every=1), measured
+
+
+def _statistics(run: Run, *, temperature: float) -> Callable[..., TokenStatistics]:
+  """(params, reference, batch) → what the run's model says of the batch."""
+  def statistics(params, reference, batch):
+    return batch_statistics(
+        run.graph, params, batch, temperature=temperature, chunk=run.config.model.logprob_chunk,
+        reference=reference)
+
+  return statistics
 
 
 def _resume(

@@ -9,7 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from conductor_jax.models.padding import pad_right, round_up
+from conductor_jax.models.padding import pad_right, padded_width
+
+# The model reads every completion token but the last, so a width of 1 would leave it none.
+_MIN_COMPLETION_WIDTH = 2
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,8 @@ class Group:
     completion_tokens: what was sampled, never re-tokenised.
     sampler_logprobs: log-probability of every completion token at sampling time.
     rewards: float[samples].
-    accepted: bool[samples], False where infrastructure failed and the reward means nothing.
+    accepted: bool[samples]; the others count for nothing: infrastructure failed, or the group was
+      dropped.
   """
 
   prompt_tokens: Sequence[int]
@@ -47,7 +51,7 @@ class GroupedBatch:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Counts:
-  """What losses divide by: counts of a whole batch, before it is split in micro-batches.
+  """What a loss divides by: counts of a whole batch, before it is split into micro-batches.
 
   Attributes:
     tokens: completion tokens that count, at least 1.
@@ -62,8 +66,8 @@ class Measurements(NamedTuple):
   """What a loss reports of one micro-batch.
 
   Attributes:
-    sums: divided by a global count already, so that the micro-batches' values add up.
-    maxima: the largest of the micro-batches' values is the batch's.
+    sums: divided by a count of the whole batch already; those of micro-batches add up.
+    maxima: the largest of the micro-batches' is the batch's.
   """
 
   sums: dict[str, Array]
@@ -71,29 +75,50 @@ class Measurements(NamedTuple):
 
 
 def batch_counts(batch: GroupedBatch) -> Counts:
-  """The counts of a batch."""
+  """Counts a whole batch."""
   mask = batch.completion_mask
-  return Counts(
-      tokens=jnp.maximum(mask.sum(), 1).astype(jnp.float32),
-      sequences=jnp.maximum(mask.any(axis=-1).sum(), 1).astype(jnp.float32))
+
+  def count(values):
+    return jnp.maximum(values.sum(), 1).astype(jnp.float32)
+
+  return Counts(tokens=count(mask), sequences=count(mask.any(axis=-1)))
+
+
+def mean_over_tokens(
+    values: Array, mask: Bool[Array, "rows samples tokens"], counts: Counts) -> Float[Array, ""]:
+  """These rows' part of a mean over the tokens of the whole batch that count."""
+  return jnp.sum(jnp.where(mask, values, 0)) / counts.tokens
 
 
 def pack(
-    groups: Sequence[Group], advantages: Sequence[np.ndarray], *, pad: int, multiple: int = 8
+    groups: Sequence[Group], advantages: Sequence[np.ndarray], *, pad: int, multiple: int = 8,
+    samples_per_row: int = 0
 ) -> GroupedBatch:
-  """Packs groups of equal size, one a row.
+  """Packs groups of equal size; a row holds a group, or an equal part of one.
+
+  The rows of a group follow each other, each with the whole prompt.
 
   Args:
     groups: what was rolled out. Rejected rollouts keep their place and are masked out.
     advantages: float[samples] for every group.
     pad: token id that fills the gaps.
-    multiple: lengths are rounded up to it, so that few shapes are ever compiled.
+    multiple: see `padded_width`.
+    samples_per_row: completions in a row; 0 for the whole group.
+
+  Raises:
+    ValueError: groups of different sizes, or a size that `samples_per_row` does not divide.
   """
-  rows, samples = len(groups), len(groups[0].completion_tokens)
-  prompts = [group.prompt_tokens for group in groups]
+  sizes = {len(group.completion_tokens) for group in groups}
+  if len(sizes) > 1:
+    raise ValueError(f"groups of different sizes cannot share a batch: {sorted(sizes)}")
+  size, = sizes
+  samples = samples_per_row or size
+  if size % samples:
+    raise ValueError(f"a group of {size} cannot be split into rows of {samples}")
+  prompts = [group.prompt_tokens for group in groups for _ in range(size // samples)]
   tokens = [t for group in groups for t in group.completion_tokens]
-  width = round_up(max(map(len, prompts)), multiple)
-  length = round_up(max(map(len, tokens)), multiple)
+  width = padded_width(max(map(len, prompts)), multiple)
+  length = max(padded_width(max(map(len, tokens)), multiple), _MIN_COMPLETION_WIDTH)
   prompt_tokens, prompt_mask = pad_right(prompts, width, pad)
   completion_tokens, completion_mask = pad_right(tokens, length, pad)
   logprobs, _ = pad_right(
@@ -103,9 +128,18 @@ def pack(
   per_token = np.concatenate(advantages).astype(np.float32)[:, None] * completion_mask
 
   def shaped(x):
-    return x.reshape(rows, samples, length)
+    return x.reshape(-1, samples, length)
 
   return GroupedBatch(
       prompt_tokens=prompt_tokens, prompt_mask=prompt_mask,
       completion_tokens=shaped(completion_tokens), completion_mask=shaped(completion_mask),
       advantages=shaped(per_token), sampler_logprobs=shaped(logprobs))
+
+
+def padding_share(batch: GroupedBatch) -> float:
+  """Share of the token slots of prompts and completions that are computed for nothing.
+
+  That is padding, and completions that are masked out as a whole.
+  """
+  masks = batch.prompt_mask, batch.completion_mask
+  return 1 - sum(int(mask.sum()) for mask in masks) / sum(mask.size for mask in masks)

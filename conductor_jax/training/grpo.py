@@ -1,140 +1,214 @@
-"""Group relative policy optimisation (DeepSeekMath, arXiv 2402.03300) as pure functions.
+"""Group relative policy optimisation (DeepSeekMath, arXiv 2402.03300) as pure functions of arrays.
 
-Sums are divided by counts handed in from outside, so a loss and its gradient do not depend on how a
-batch is split, padded or spread over devices.
+A loss is a weighted sum over tokens, and the weights come from counts of the whole batch. So it
+does not depend on how a batch is split, padded or spread over devices: the parts add up to it.
 """
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from flax import nnx
 from jaxtyping import Array, Bool, Float
 
-from conductor_jax.training.batch import GroupedBatch
-from conductor_jax.training.logprobs import Params, batch_statistics, masked_mean
+from conductor_jax.training.batch import Counts, GroupedBatch, Measurements, mean_over_tokens
+from conductor_jax.training.kl import KLEstimator, kl_estimate
+from conductor_jax.training.logprobs import TokenStatistics
+
+Aggregation = Literal["token", "sequence", "constant"]
+Level = Literal["token", "sequence"]
 
 
-def group_advantages(
-    rewards: np.ndarray, accepted: np.ndarray, normalise: Literal["std", "mean"]
-) -> np.ndarray:
-  """Advantage of each rollout over its group.
+def token_weights(
+    mask: Bool[Array, "rows samples tokens"], counts: Counts, aggregation: Aggregation, *,
+    max_tokens: int
+) -> Float[Array, "rows samples tokens"]:
+  """What each token counts for; a loss is the sum of weight × value. 0 where the mask is False.
 
-      "std"   (r − mean) / std      DeepSeekMath, section 4.1.2; the std is the population's
-      "mean"  r − mean              Dr. GRPO, arXiv 2503.20783
+      "token"      1 / tokens                         DAPO, arXiv 2503.14476, equation 8: long
+                                                      completions count for more
+      "sequence"   1 / (sequences · length of its     DeepSeekMath, equation 3: every completion
+                   completion)                        counts for the same
+      "constant"   1 / (sequences · max_tokens)       Dr. GRPO, arXiv 2503.20783: as "token", but
+                                                      the scale does not follow the lengths
 
   Args:
-    rewards: float[samples].
-    accepted: bool[samples]; the others count for nothing and get advantage 0.
-    normalise: which of the two.
-
-  Returns:
-    float32[samples]; all 0 where the accepted rewards are equal.
+    mask: which completion tokens count.
+    counts: of the whole batch.
+    aggregation: which of the three.
+    max_tokens: the most tokens a completion may have.
   """
-  advantages = np.zeros(len(rewards), np.float32)
-  values = np.asarray(rewards, np.float64)[accepted]
-  if len(values) == 0 or np.ptp(values) == 0:
-    return advantages
-  centred = values - values.mean()
-  advantages[accepted] = centred / values.std() if normalise == "std" else centred
-  return advantages
+  mask = mask.astype(jnp.float32)
+  if aggregation == "token":
+    return mask / counts.tokens
+  if aggregation == "sequence":
+    lengths = jnp.maximum(mask.sum(axis=-1, keepdims=True), 1)
+    return mask / (lengths * counts.sequences)
+  return mask / (counts.sequences * max_tokens)
 
 
-def policy_loss(
-    logprobs: Float[Array, "*tokens"],
-    behaviour_logprobs: Float[Array, "*tokens"],
-    advantages: Float[Array, "*tokens"],
-    mask: Bool[Array, "*tokens"],
-    *,
-    clip: float,
-    count: Float[Array, ""],
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-  """Clipped surrogate, summed over tokens and divided by `count`.
+def policy_ratio(
+    logprobs: Float[Array, "rows samples tokens"],
+    old_logprobs: Float[Array, "rows samples tokens"],
+    mask: Bool[Array, "rows samples tokens"], level: Level
+) -> Float[Array, "rows samples tokens"]:
+  """How much likelier the policy makes what was sampled.
 
-      ρ = exp(logprob − behaviour_logprob)
-      loss = −Σ min(ρ A, clip(ρ, 1−ε, 1+ε) A) / count        arXiv 1707.06347, equation 7
+      "token"      exp(logprob − old_logprob)
+      "sequence"   exp(mean of logprob − old_logprob over the completion's tokens), the same for all
+                   of them: GSPO, arXiv 2507.18071, equation 7
+
+  The gradient goes through the ratio. A sequence's is shared by all its tokens, so advantages that
+  differ within a completion act as their mean.
 
   Args:
     logprobs: of the policy in training.
-    behaviour_logprobs: of the policy that sampled.
-    advantages: per token.
-    mask: which tokens count.
-    clip: ε.
-    count: tokens of the whole batch that count.
-
-  Returns:
-    The loss, and the share of tokens where the clipped term is the smaller one.
+    old_logprobs: of the policy it is compared with.
+    mask: which tokens count; the ratio of the others means nothing.
+    level: which of the two.
   """
-  ratio = jnp.exp(jnp.where(mask, logprobs - behaviour_logprobs, 0))
-  free = ratio * advantages
-  clipped = jnp.clip(ratio, 1 - clip, 1 + clip) * advantages
-  loss = -jnp.sum(jnp.where(mask, jnp.minimum(free, clipped), 0)) / count
-  return loss, jnp.sum(mask & (clipped < free)) / count
+  difference = jnp.where(mask, logprobs - old_logprobs, 0)
+  if level == "sequence":
+    lengths = jnp.maximum(mask.sum(axis=-1, keepdims=True), 1)
+    difference = jnp.broadcast_to(
+        difference.sum(axis=-1, keepdims=True) / lengths, difference.shape)
+  return jnp.exp(difference)
 
 
-def kl_k3(
-    logprobs: Float[Array, "*tokens"],
-    reference_logprobs: Float[Array, "*tokens"],
-    mask: Bool[Array, "*tokens"],
-    *,
-    count: Float[Array, ""],
-) -> Float[Array, ""]:
-  """The k3 estimate of KL(policy ‖ reference), summed over tokens and divided by `count`.
+class Surrogate(NamedTuple):
+  """A clipped objective, and the tokens from which a bound takes the gradient.
 
-      k3 = exp(δ) − δ − 1, δ = reference_logprob − logprob      DeepSeekMath, equation 4
+  Attributes:
+    objective: per token, to be raised.
+    low: an unwanted token's ratio is below its bound.
+    high: a wanted token's ratio is above its bound.
+    dual: an unwanted token's ratio is so high that the dual clip bounds what it costs.
   """
-  delta = jnp.where(mask, reference_logprobs - logprobs, 0)
-  return jnp.sum(jnp.expm1(delta) - delta) / count
+
+  objective: Float[Array, "*tokens"]
+  low: Bool[Array, "*tokens"]
+  high: Bool[Array, "*tokens"]
+  dual: Bool[Array, "*tokens"]
+
+
+def clipped_surrogate(
+    ratio: Float[Array, "*tokens"], advantages: Float[Array, "*tokens"], *, clip_low: float,
+    clip_high: float, dual_clip: float
+) -> Surrogate:
+  """The objective of PPO with bounds of their own below and above, and optionally a dual clip.
+
+      objective = min(ρ A, clip(ρ, 1 − low, 1 + high) A)     arXiv 1707.06347, equation 7; two
+                                                             bounds: DAPO, arXiv 2503.14476,
+                                                             equation 8
+      where A < 0: max(objective, c A)                       dual clip, arXiv 1912.09729
+
+  Args:
+    ratio: ρ, per token.
+    advantages: A, per token.
+    clip_low: how far below 1 the ratio of an unwanted token may still fall.
+    clip_high: how far above 1 the ratio of a wanted token may still rise.
+    dual_clip: c, above 1; 0 for none.
+  """
+  clipped = jnp.clip(ratio, 1 - clip_low, 1 + clip_high) * advantages
+  objective = jnp.minimum(ratio * advantages, clipped)
+  unwanted = advantages < 0
+  low = unwanted & (ratio < 1 - clip_low)
+  high = (advantages > 0) & (ratio > 1 + clip_high)
+  if not dual_clip:
+    return Surrogate(objective, low, high, jnp.zeros_like(low))
+  bounded = jnp.maximum(objective, dual_clip * advantages)
+  return Surrogate(
+      jnp.where(unwanted, bounded, objective), low, high, unwanted & (ratio > dual_clip))
+
+
+def importance_weights(
+    logprobs: Float[Array, "*tokens"], sampler_logprobs: Float[Array, "*tokens"], cap: float
+) -> Float[Array, "*tokens"]:
+  """Truncated importance weights of the trainer's policy against the sampler's; no gradient.
+
+      min(exp(logprob − sampler_logprob), cap)
+
+  They correct for a sampler whose arithmetic or weights are not the trainer's. Source: F. Yao et
+  al., "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training", 2025.
+  """
+  return jnp.minimum(jnp.exp(jax.lax.stop_gradient(logprobs) - sampler_logprobs), cap)
 
 
 def grpo_loss(
-    params: Params, reference: Params | None, batch: GroupedBatch, *, graph: nnx.GraphDef,
-    clip: float, kl_coefficient: float | jax.Array, kl_estimator: Literal["k3", "exact"],
-    temperature: float, chunk: int
-) -> tuple[jax.Array, dict[str, jax.Array]]:
-  """GRPO with an optional KL term to a reference policy; normalised over all tokens of the batch.
+    statistics: TokenStatistics, batch: GroupedBatch, counts: Counts, *, aggregation: Aggregation,
+    max_tokens: int, ratio: Level, clip_low: float, clip_high: float, dual_clip: float,
+    importance_cap: float, kl_estimator: KLEstimator | Literal["exact"],
+    kl_coefficient: float | Array, entropy_coefficient: float | Array | None
+) -> tuple[Float[Array, ""], Measurements]:
+  """−Σ weight · (importance · surrogate − kl_coefficient · KL + entropy_coefficient · entropy).
 
-      "k3"     exp(δ) − δ − 1, δ = reference_logprob − logprob of the sampled token
-               (DeepSeekMath, equation 4)
-      "exact"  Σ p (log p − log reference) over the vocabulary
+  Without importance weights the ratio is taken against the sampler: importance is 1. With them
+  (`importance_cap` above 0) it is taken against the trainer's own policy before the step, and the
+  importance weight leads from there to the sampler. A batch serves one step, so that ratio is 1
+  where the loss is evaluated and its bounds do not act: the weight's cap takes their place.
 
-  k3 sees a token only when it is sampled: what the reference would write and the policy has
-  forgotten pulls no more. The exact sum always pulls back.
+  The KL term exists where `statistics` come with a reference. Its "exact" form sums over the
+  vocabulary; the estimators (`kl_estimate`) see a token only when it is sampled: what the reference
+  would write and the policy has forgotten pulls no more.
+
+  Measurements, means over the tokens that count:
+
+      entropy                 of the policy, in nats
+      clip_fraction           tokens whose gradient a bound takes; _low, _high and _dual apart
+      kl                      the KL term before its coefficient, where there is a reference
+      kl_to_sampler           the k3 estimate of KL(sampler ‖ policy), in nats
+      logprob_gap_mean, _max  |logprob − sampler_logprob|, in nats; the maximum is a maximum
+      importance_weight       and the share of weights at the cap, importance_truncated
 
   Args:
-    params: of the policy.
-    reference: parameters of the reference policy, None for no KL term.
-    batch: rows of rollouts.
-    graph: the model.
-    clip: ε of the surrogate.
-    kl_coefficient: weight of the KL term.
+    statistics: of the policy in training.
+    batch: the same rows; masked tokens may hold anything, NaN included.
+    counts: of the whole batch that these rows are a part of.
+    aggregation: see `token_weights`.
+    max_tokens: see `token_weights`.
+    ratio: see `policy_ratio`.
+    clip_low: see `clipped_surrogate`.
+    clip_high: see `clipped_surrogate`.
+    dual_clip: see `clipped_surrogate`; 0 for none.
+    importance_cap: of the importance weights; 0 for none.
     kl_estimator: of the KL term.
-    temperature: that of sampling.
-    chunk: tokens whose logits are held at once.
+    kl_coefficient: weight of the KL term.
+    entropy_coefficient: weight of the entropy bonus; None for none, which saves its gradient.
   """
   mask = batch.completion_mask
-  count = jnp.maximum(mask.sum(), 1).astype(jnp.float32)
-  reference_logprobs = None
-  if reference is not None and kl_estimator == "k3":
-    reference_logprobs = batch_statistics(
-        graph, jax.lax.stop_gradient(reference), batch, temperature=temperature,
-        chunk=chunk).logprobs
-  policy = batch_statistics(
-      graph, params, batch, temperature=temperature, chunk=chunk,
-      reference=reference if kl_estimator == "exact" else None)
-  loss, clip_fraction = policy_loss(
-      policy.logprobs, batch.sampler_logprobs, batch.advantages, mask, clip=clip, count=count)
-  gap = jnp.where(mask, jnp.abs(policy.logprobs - batch.sampler_logprobs), 0)
-  measurements = {
-      "entropy": masked_mean(policy.entropy, mask, count),
-      "clip_fraction": clip_fraction,
-      "logprob_gap_mean": gap.sum() / count,
-      "logprob_gap_max": gap.max(),
+
+  def real(values):
+    return jnp.where(mask, values, 0)
+
+  logprobs, entropy = real(statistics.logprobs), real(statistics.entropy)
+  sampler_logprobs, advantages = real(batch.sampler_logprobs), real(batch.advantages)
+  old_logprobs = jax.lax.stop_gradient(logprobs) if importance_cap else sampler_logprobs
+  surrogate = clipped_surrogate(
+      policy_ratio(logprobs, old_logprobs, mask, ratio), advantages,
+      clip_low=clip_low, clip_high=clip_high, dual_clip=dual_clip)
+  value = surrogate.objective
+  gap = jnp.abs(logprobs - sampler_logprobs)
+  means = {
+      "entropy": entropy,
+      "clip_fraction": surrogate.low | surrogate.high | surrogate.dual,
+      "clip_fraction_low": surrogate.low,
+      "clip_fraction_high": surrogate.high,
+      "kl_to_sampler": kl_estimate(sampler_logprobs, logprobs, "k3"),
+      "logprob_gap_mean": gap,
   }
-  if reference is not None:
-    kl = (kl_k3(policy.logprobs, reference_logprobs, mask, count=count)
-          if kl_estimator == "k3" else masked_mean(policy.kl, mask, count))
-    measurements["kl"] = kl
-    loss += kl_coefficient * kl
-  return loss, measurements
+  if dual_clip:
+    means["clip_fraction_dual"] = surrogate.dual
+  if importance_cap:
+    weights = importance_weights(logprobs, sampler_logprobs, importance_cap)
+    value = weights * value
+    means |= {"importance_weight": weights, "importance_truncated": weights >= importance_cap}
+  if statistics.reference_logprobs is not None:
+    means["kl"] = (
+        real(statistics.kl) if kl_estimator == "exact"
+        else kl_estimate(logprobs, real(statistics.reference_logprobs), kl_estimator))
+    value -= kl_coefficient * means["kl"]
+  if entropy_coefficient is not None:
+    value += entropy_coefficient * entropy
+  loss = -jnp.sum(value * token_weights(mask, counts, aggregation, max_tokens=max_tokens))
+  return loss, Measurements(
+      sums={name: mean_over_tokens(values, mask, counts) for name, values in means.items()},
+      maxima={"logprob_gap_max": gap.max()})

@@ -175,8 +175,3 @@ def batch_statistics(
       *states(params), batch.completion_tokens, temperature=temperature, chunk=chunk,
       reference=None if reference is None else jax.lax.stop_gradient(states(reference)),
       placement=nnx.merge(graph, params).placement)
-
-
-def masked_mean(values: jax.Array, mask: jax.Array, count: jax.Array) -> jax.Array:
-  """Sum over the masked entries, divided by `count`."""
-  return jnp.sum(jnp.where(mask, values, 0)) / count

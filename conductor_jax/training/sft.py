@@ -3,13 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from flax import nnx
+from jaxtyping import Array, Float
 
-from conductor_jax.training.batch import Group, GroupedBatch, pack
-from conductor_jax.training.logprobs import Params, batch_statistics, masked_mean
+from conductor_jax.training.batch import (
+    Counts,
+    Group,
+    GroupedBatch,
+    Measurements,
+    mean_over_tokens,
+    pack,
+)
+from conductor_jax.training.logprobs import TokenStatistics
 
 
 @dataclass(frozen=True)
@@ -38,18 +43,18 @@ def pack_examples(rows: Sequence[Examples], *, pad: int) -> GroupedBatch:
 
 
 def likelihood_loss(
-    params: Params, batch: GroupedBatch, *, graph: nnx.GraphDef, chunk: int
-) -> tuple[jax.Array, dict[str, jax.Array]]:
-  """Mean negative log-likelihood of the completion tokens, in nats.
+    statistics: TokenStatistics, batch: GroupedBatch, counts: Counts
+) -> tuple[Float[Array, ""], Measurements]:
+  """Mean negative log-likelihood of the completion tokens, −Σ logprob / tokens, in nats.
 
   Args:
-    params: of the model.
-    batch: rows of examples.
-    graph: the model.
-    chunk: tokens whose logits are held at once.
+    statistics: of the model, at temperature 1.
+    batch: the same rows.
+    counts: of the whole batch that these rows are a part of.
+
+  Returns:
+    The loss, and the mean entropy of the tokens' distributions, in nats.
   """
   mask = batch.completion_mask
-  count = jnp.maximum(mask.sum(), 1).astype(jnp.float32)
-  policy = batch_statistics(graph, params, batch, temperature=1.0, chunk=chunk)
-  return -masked_mean(policy.logprobs, mask, count), {
-      "entropy": masked_mean(policy.entropy, mask, count)}
+  sums = {"entropy": mean_over_tokens(statistics.entropy, mask, counts)}
+  return -mean_over_tokens(statistics.logprobs, mask, counts), Measurements(sums, maxima={})

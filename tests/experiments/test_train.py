@@ -178,11 +178,11 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_a_work_directory_of_another_config_is_refused_and_left_alone(program, uninterrupted):
   before = contents(uninterrupted)
-  done = program.run(uninterrupted, *SMALL, "--config.grpo.clip=0.3")
+  done = program.run(uninterrupted, *SMALL, "--config.grpo.clip_low=0.3")
   assert done.returncode == 2
   assert done.stderr.strip().splitlines()[-1] == (
-      f"error: {uninterrupted} belongs to a run with grpo.clip=0.2, not 0.3: take another "
-      "--workdir, or --config.grpo.clip=0.2")
+      f"error: {uninterrupted} belongs to a run with grpo.clip_low=0.2, not 0.3: take another "
+      "--workdir, or --config.grpo.clip_low=0.2")
   assert contents(uninterrupted) == before
 
 

@@ -12,7 +12,7 @@ from experiments.workdir import StopSignals, check_claim, claim
 def test_a_claimed_work_directory_is_known_again(tmp_path):
   workdir = tmp_path / "runs" / "one"
   assert not claim(workdir, quickstart.get_config())
-  assert json.loads((workdir / "config.json").read_text())["grpo"]["clip"] == 0.2
+  assert json.loads((workdir / "config.json").read_text())["grpo"]["clip_low"] == 0.2
   assert claim(workdir, quickstart.get_config())
 
 

@@ -1,8 +1,14 @@
 """Packing ragged rollouts."""
 
-import numpy as np
+from dataclasses import fields, replace
 
-from conductor_jax.training.batch import Group, GroupedBatch, pack
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conductor_jax.training.batch import Group, GroupedBatch, batch_counts, pack, padding_share
 
 EOS = 2
 
@@ -61,3 +67,77 @@ def test_sampler_logprobs_stand_at_their_tokens():
   assert logprobs.dtype == np.float32
   assert logprobs[0].tolist() == [[-0.5, -1.5, 0, 0, 0], [-1, -2, -3, -4, -5]]
   assert logprobs[1, 0].tolist() == [-0.25, 0, 0, 0, 0]
+
+
+def test_counts_are_those_of_the_tokens_and_sequences_that_are_not_masked_out():
+  counts = jax.jit(batch_counts)(packed())
+  assert counts.tokens == 2 + 5 + 1 and counts.sequences == 3
+  assert counts.tokens.dtype == counts.sequences.dtype == np.float32
+
+
+def test_counts_of_nothing_are_one_so_that_a_loss_can_divide_by_them():
+  batch = packed()
+  counts = batch_counts(replace(batch, completion_mask=np.zeros_like(batch.completion_mask)))
+  assert counts.tokens == counts.sequences == 1
+
+
+def test_the_padding_share_is_that_of_the_slots_computed_for_nothing():
+  # Prompts fill 3 + 1 of 2 · 4 slots; completions 2 + 5 + 1 of 4 · 8, one of them is rejected.
+  np.testing.assert_allclose(padding_share(packed()), 1 - (4 + 8) / (8 + 32))
+  assert padding_share(pack(
+      [Group([1, 2], [np.array([3, 4])], [np.zeros(2)], np.zeros(1), np.ones(1, bool))],
+      [np.zeros(1)], pad=0, multiple=1)) == 0
+
+
+@pytest.mark.parametrize("lengths", [(0, 0), (1, 0), (1, 1), (2, 1)])
+def test_a_completion_is_at_least_two_wide_because_the_model_never_reads_the_last_token(lengths):
+  group = Group([1], [np.ones(n, int) for n in lengths], [np.zeros(n) for n in lengths],
+                np.zeros(2), np.ones(2, bool))
+  batch = pack([group], [np.zeros(2)], pad=0, multiple=1)
+  assert batch.completion_tokens.shape == (1, 2, 2)
+  assert batch.completion_mask.sum(axis=-1).tolist() == [list(lengths)]
+
+
+@st.composite
+def packings(draw):
+  """Groups of equal size, advantages, and a number of completions that divides the size."""
+  samples = draw(st.integers(1, 4))
+  size = samples * draw(st.integers(1, 3))
+  generator = np.random.default_rng(draw(st.integers(0, 1000)))
+  groups = []
+  for _ in range(draw(st.integers(1, 3))):
+    lengths = generator.integers(0, 20, size=size)
+    groups.append(Group(
+        prompt_tokens=generator.integers(1, 9, size=generator.integers(1, 12)),
+        completion_tokens=[generator.integers(1, 9, size=n) for n in lengths],
+        sampler_logprobs=[generator.normal(size=n) for n in lengths],
+        rewards=np.zeros(size), accepted=generator.random(size) < 0.8))
+  return groups, [generator.normal(size=size) for _ in groups], samples
+
+
+@settings(deadline=None, max_examples=30)
+@given(packings())
+def test_a_group_split_over_rows_keeps_its_completions_in_order_and_each_row_has_its_prompt(
+    packing):
+  groups, advantages, samples = packing
+  whole = pack(groups, advantages, pad=0)
+  split = pack(groups, advantages, pad=0, samples_per_row=samples)
+  size = len(groups[0].completion_tokens)
+  for field in fields(GroupedBatch):
+    one, other = getattr(whole, field.name), getattr(split, field.name)
+    if field.name.startswith("prompt"):
+      np.testing.assert_array_equal(other, np.repeat(one, size // samples, axis=0))
+    else:
+      assert other.shape[:2] == (len(groups) * size // samples, samples)
+      np.testing.assert_array_equal(other.reshape(one.shape), one)
+
+
+def test_a_group_that_cannot_be_split_evenly_is_refused():
+  with pytest.raises(ValueError, match="a group of 2 cannot be split into rows of 3"):
+    pack(GROUPS, ADVANTAGES, pad=EOS, samples_per_row=3)
+
+
+def test_groups_of_different_sizes_are_refused():
+  smaller = Group([5], [np.array([EOS])], [np.zeros(1)], np.zeros(1), np.ones(1, bool))
+  with pytest.raises(ValueError, match=r"different sizes cannot share a batch: \[1, 2\]"):
+    pack([*GROUPS, smaller], [*ADVANTAGES, np.zeros(1)], pad=EOS)

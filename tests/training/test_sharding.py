@@ -21,6 +21,7 @@ from jax.sharding import Mesh, PartitionSpec
 from conductor_jax.models.qwen2 import Qwen2, Qwen2Config
 from conductor_jax.training.batch import GroupedBatch
 from conductor_jax.training.grpo import grpo_loss
+from conductor_jax.training.logprobs import batch_statistics
 from conductor_jax.training.sharding import (
     MESH_AXES,
     initialise,
@@ -85,13 +86,17 @@ def two_steps(mesh: Mesh):
 
   traced = []
 
-  def loss(params, reference, batch, step):
-    traced.append(step)
-    return grpo_loss(
-        params, reference, batch, graph=graph, clip=0.2, kl_coefficient=0.0, kl_estimator="k3",
-        temperature=1.0, chunk=16)
+  def statistics(params, reference, batch):
+    return batch_statistics(graph, params, batch, temperature=1.0, chunk=16)
 
-  step = make_step(loss, OPTIMIZER, SCHEDULE, mesh, state)
+  def loss(statistics, batch, counts, state):
+    traced.append(state.step)
+    return grpo_loss(
+        statistics, batch, counts, aggregation="token", max_tokens=5, ratio="token", clip_low=0.2,
+        clip_high=0.2, dual_clip=0.0, importance_cap=0.0, kl_estimator="k3", kl_coefficient=0.0,
+        entropy_coefficient=None)
+
+  step = make_step(loss, statistics, OPTIMIZER, SCHEDULE, mesh, state)
   losses = []
   for _ in range(2):
     state, measurements = step(state, None, batch())

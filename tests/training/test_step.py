@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh
 
-from conductor_jax.training.batch import Group, GroupedBatch, pack
+from conductor_jax.training.batch import Group, GroupedBatch, batch_counts, pack
 from conductor_jax.training.grpo import grpo_loss
 from conductor_jax.training.logprobs import batch_statistics
 from conductor_jax.training.sft import likelihood_loss
@@ -17,19 +17,26 @@ from conductor_jax.training.sharding import MESH_AXES, parameter_shardings
 from conductor_jax.training.step import initial_state, make_optimizer, make_step
 
 TEMPERATURE, CHUNK = 0.8, 8
-GRPO = {"clip": 0.2, "kl_coefficient": 0.5, "temperature": TEMPERATURE, "chunk": CHUNK,
-        "kl_estimator": "k3"}
+GRPO = {
+    "aggregation": "token", "max_tokens": 8, "ratio": "token", "clip_low": 0.2, "clip_high": 0.2,
+    "dual_clip": 0.0, "importance_cap": 0.0, "kl_estimator": "k3", "kl_coefficient": 0.5,
+    "entropy_coefficient": None}
 COMPLETION_LENGTHS = ((4, 2, 7), (3, 8, 1))
 
 statistics_of = jax.jit(
     partial(batch_statistics, temperature=TEMPERATURE, chunk=CHUNK), static_argnames="graph")
 
 
-@partial(jax.jit, static_argnames="graph")
-def grpo(graph, params, reference, batch):
+@partial(jax.jit, static_argnames=("graph", "kl_estimator"))
+def grpo(graph, params, reference, batch, kl_estimator="k3"):
   """((loss, measurements), gradient)."""
-  return jax.value_and_grad(partial(grpo_loss, graph=graph, **GRPO), has_aux=True)(
-      params, reference, batch)
+  def loss(params):
+    loss, measurements = grpo_loss(
+        statistics_of(graph, params, batch, reference=reference), batch, batch_counts(batch),
+        **GRPO | {"kl_estimator": kl_estimator})
+    return loss, measurements.sums | measurements.maxima
+
+  return jax.value_and_grad(loss, has_aux=True)(params)
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +118,7 @@ def test_the_log_probability_gap_and_entropy_are_those_of_the_real_tokens(
     tiny_model, batch, elsewhere):
   graph, params = tiny_model()
   (_, measurements), _ = grpo(graph, elsewhere, params, batch)
-  logprobs, entropies, _ = statistics_of(graph, elsewhere, batch)
+  logprobs, entropies, *_ = statistics_of(graph, elsewhere, batch)
   mask = batch.completion_mask
   gap = np.abs(logprobs - batch.sampler_logprobs)[mask]
   np.testing.assert_allclose(measurements["logprob_gap_mean"], gap.mean(), rtol=1e-5)
@@ -137,8 +144,7 @@ def test_a_policy_that_is_its_own_reference_has_no_divergence_and_no_gradient_fr
 def test_the_exact_kl_is_the_mean_over_real_tokens_of_the_whole_distributions(
     tiny_model, batch, elsewhere):
   graph, params = tiny_model()
-  _, measurements = jax.jit(partial(
-      grpo_loss, graph=graph, **GRPO | {"kl_estimator": "exact"}))(elsewhere, params, batch)
+  (_, measurements), _ = grpo(graph, elsewhere, params, batch, kl_estimator="exact")
   statistics = statistics_of(graph, elsewhere, batch, reference=params)
   expected = np.asarray(statistics.kl)[batch.completion_mask].mean()
   np.testing.assert_allclose(measurements["kl"], expected, rtol=1e-5)
@@ -173,10 +179,13 @@ def test_one_likelihood_step_lowers_the_loss(tiny_model, batch, mesh):
       weight_decay=0, clip_norm=1.0)
   state = initial_state(mesh, placed(mesh, params), optimizer)
 
-  def loss(params, reference, batch, step):
-    return likelihood_loss(params, batch, graph=graph, chunk=CHUNK)
+  def statistics(params, reference, batch):
+    return batch_statistics(graph, params, batch, temperature=1.0, chunk=CHUNK)
 
-  step = make_step(loss, optimizer, schedule, mesh, state)
+  def loss(statistics, batch, counts, state):
+    return likelihood_loss(statistics, batch, counts)
+
+  step = make_step(loss, statistics, optimizer, schedule, mesh, state)
   state, first = step(state, None, batch)
   state, second = step(state, None, batch)
   assert 3 < first["loss"] < 5  # about ln 31
@@ -195,11 +204,14 @@ def stepping(tiny_model, mesh):
   def fresh():
     return initial_state(mesh, placed(mesh, params), optimizer)
 
-  def loss(params, reference, batch, step):
-    loss, measurements = grpo_loss(params, None, batch, graph=graph, **GRPO)
-    return loss, measurements | {"told": step}
+  def loss(statistics, batch, counts, state):
+    loss, measurements = grpo_loss(statistics, batch, counts, **GRPO)
+    return loss, measurements._replace(sums=measurements.sums | {"told": state.step})
 
-  return make_step(loss, optimizer, schedule, mesh, fresh()), fresh
+  def statistics(params, reference, batch):
+    return statistics_of(graph, params, batch)
+
+  return make_step(loss, statistics, optimizer, schedule, mesh, fresh()), fresh
 
 
 @pytest.mark.parametrize("broken", [np.nan, np.inf])
