@@ -15,11 +15,11 @@ import json
 import re
 import sys
 import time
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from absl import flags
 from flax import nnx
@@ -35,9 +35,11 @@ from conductor_jax.models.qwen2 import Qwen2
 from conductor_jax.training.batch import GroupedBatch
 from conductor_jax.training.flops import parameter_count
 from conductor_jax.training.grpo import grpo_loss
+from conductor_jax.training.logprobs import batch_statistics
+from conductor_jax.training.optimizer import adamw, make_schedule
 from conductor_jax.training.roofline import StepShape, roofline
-from conductor_jax.training.sharding import MESH_AXES, batch_sharding, parameter_shardings
-from conductor_jax.training.step import TrainState, make_optimizer, make_step
+from conductor_jax.training.sharding import abstract, make_mesh
+from conductor_jax.training.step import TrainStep, abstract_state
 from experiments.components import model_shape
 from experiments.program import run
 from experiments.topology import Topology, find_topology
@@ -54,61 +56,59 @@ _NEEDED = re.compile(r"\(([\d.]+)([KMGT])\) exceeds available|Used ([\d.]+)([KMG
 
 def step_shape(config: ConfigDict) -> StepShape:
   """The GRPO step of a config, its lengths rounded up as batches are packed."""
+  grpo = config.grpo
+  samples = grpo.samples_per_row or grpo.group_size
   return StepShape(
-      config=model_shape(config), rows=config.grpo.prompts, samples=config.grpo.group_size,
+      config=model_shape(config), rows=grpo.prompts * grpo.group_size // samples, samples=samples,
       prompt=round_up(config.rollout.max_prompt_tokens, 8),
-      completion=round_up(config.rollout.max_completion_tokens, 8), micro_batches=1,
+      completion=round_up(config.rollout.max_completion_tokens, 8),
+      micro_batches=grpo.micro_batches,
       remat=config.model.remat,
       compute_bytes=jnp.dtype(config.model.compute_dtype).itemsize,
-      reference=config.grpo.kl_coefficient > 0)
+      reference=grpo.kl_coefficient > 0)
 
 
-def abstract_step(
-    config: ConfigDict, shape: StepShape, mesh: Mesh) -> tuple[Any, tuple[Any, Any, GroupedBatch]]:
-  """The config's GRPO step on a mesh, and its arguments as shapes: nothing is allocated.
-
-  Returns:
-    A jitted function, and its (state, reference, batch).
-  """
-  grpo = config.grpo
-  graph, params = nnx.split(nnx.eval_shape(lambda: Qwen2(
+def lower_step(config: ConfigDict, shape: StepShape, mesh: Mesh) -> jax.stages.Lowered:
+  """Lowers the config's GRPO step on a mesh for arguments that are shapes: nothing is allocated."""
+  grpo, optimizer = config.grpo, config.optimizer
+  graph, params = abstract(mesh, lambda placement: Qwen2(
       shape.config, compute_dtype=config.model.compute_dtype, remat=config.model.remat,
-      rngs=nnx.Rngs(config.seed))))
-  params = nnx.to_pure_dict(params)
-  optimizer, schedule = make_optimizer(steps=grpo.iterations, **config.optimizer.to_dict())
-  counter = jax.ShapeDtypeStruct((), jnp.int32)
-  state = TrainState(
-      params=params, optimizer=jax.eval_shape(optimizer.init, params), step=counter,
-      skipped=counter)
+      placement=placement, rngs=nnx.Rngs(config.seed)))
+  schedule = make_schedule(
+      learning_rate=optimizer.learning_rate, steps=grpo.iterations,
+      warmup_fraction=optimizer.warmup_fraction, decay=optimizer.decay)
+  transformation = adamw(
+      schedule, b1=optimizer.b1, b2=optimizer.b2, weight_decay=optimizer.weight_decay,
+      mu_dtype="float32")
   kl_coefficient = optax.linear_schedule(
       grpo.kl_coefficient, grpo.kl_coefficient * grpo.kl_final_fraction, grpo.iterations)
 
-  def loss(params, reference, batch, step):
+  def loss(statistics, batch, counts, state):
     return grpo_loss(
-        params, reference, batch, graph=graph, clip=grpo.clip, kl_coefficient=kl_coefficient(step),
-        kl_estimator=grpo.kl_estimator, temperature=config.rollout.temperature,
-        chunk=config.model.logprob_chunk)
+        statistics, batch, counts, aggregation=grpo.aggregation,
+        max_tokens=config.rollout.max_completion_tokens, ratio=grpo.ratio,
+        clip_low=grpo.clip_low, clip_high=grpo.clip_high, dual_clip=grpo.dual_clip,
+        importance_cap=grpo.importance_cap, kl_estimator=grpo.kl_estimator,
+        kl_coefficient=kl_coefficient(state.step),
+        entropy_coefficient=(
+            state.entropy_coefficient if grpo.entropy_target
+            else grpo.entropy_coefficient or None))
 
-  step = jax.jit(make_step(loss, optimizer, schedule, mesh, state), donate_argnums=0)
+  state = abstract_state(mesh, params, transformation)
+  step = TrainStep(
+      partial(batch_statistics, graph=graph, temperature=config.rollout.temperature,
+              chunk=config.model.logprob_chunk),
+      loss, transformation, schedule, clip_norm=optimizer.clip_norm, mesh=mesh, state=state,
+      reference=params if shape.reference else None, micro_batches=shape.micro_batches)
   prompts = (shape.rows, shape.prompt)
   completions = (shape.rows, shape.samples, shape.completion)
-  rows = batch_sharding(mesh)
-
-  def array(size, dtype):
-    return jax.ShapeDtypeStruct(size, dtype, sharding=rows)
-
-  batch = GroupedBatch(
-      prompt_tokens=array(prompts, jnp.int32), prompt_mask=array(prompts, bool),
-      completion_tokens=array(completions, jnp.int32), completion_mask=array(completions, bool),
-      advantages=array(completions, jnp.float32), sampler_logprobs=array(completions, jnp.float32))
-  state = _placed(mesh, state)
-  return step, (state, state.params if shape.reference else None, batch)
-
-
-def _placed(mesh: Mesh, tree: Any) -> Any:
-  return jax.tree.map(
-      lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
-      tree, parameter_shardings(mesh, tree))
+  return step.lower(state, GroupedBatch(
+      prompt_tokens=jax.ShapeDtypeStruct(prompts, jnp.int32),
+      prompt_mask=jax.ShapeDtypeStruct(prompts, bool),
+      completion_tokens=jax.ShapeDtypeStruct(completions, jnp.int32),
+      completion_mask=jax.ShapeDtypeStruct(completions, bool),
+      advantages=jax.ShapeDtypeStruct(completions, jnp.float32),
+      sampler_logprobs=jax.ShapeDtypeStruct(completions, jnp.float32)))
 
 
 def make_topology_mesh(topology: Topology, *, data: int, fsdp: int, tensor: int) -> Mesh:
@@ -123,16 +123,16 @@ def make_topology_mesh(topology: Topology, *, data: int, fsdp: int, tensor: int)
         f"--config.mesh: data={data} × fsdp={fsdp} × tensor={tensor} is {data * fsdp * tensor} "
         f"device(s), and --topology={topology.name} has {there}: set, for example, "
         f"--config.mesh.data=1 --config.mesh.fsdp={there} --config.mesh.tensor=1")
-  return Mesh(np.array(topology.devices).reshape(data, fsdp, tensor), MESH_AXES)
+  return make_mesh(data, fsdp, tensor, topology.devices)
 
 
-def compile_memory(step: Any, arguments: tuple) -> dict[str, int | None]:
+def compile_memory(lowered: jax.stages.Lowered) -> dict[str, int | None]:
   """Compiles, and returns the bytes that one device needs by the compiler's account.
 
   Where the compiler gives up because memory runs out, only the peak is known, if it says that.
   """
   try:
-    memory = step.lower(*arguments).compile().memory_analysis()
+    memory = lowered.compile().memory_analysis()
   except jax.errors.JaxRuntimeError as fault:
     if "RESOURCE_EXHAUSTED" not in str(fault):
       raise
@@ -156,7 +156,7 @@ def measure(config: ConfigDict, topology: Topology) -> dict[str, Any]:
   mesh = make_topology_mesh(topology, **config.mesh)
   shape = step_shape(config)
   began = time.perf_counter()
-  memory = compile_memory(*abstract_step(config, shape, mesh))
+  memory = compile_memory(lower_step(config, shape, mesh))
   seconds = time.perf_counter() - began
   bound = roofline(shape, topology.accelerator, **config.mesh)
   peak = memory["peak"]

@@ -41,13 +41,10 @@ def aot(*options):
 
 
 class Refused:
-  """A step whose compilation fails with a message."""
+  """A lowered step whose compilation fails with a message."""
 
   def __init__(self, message):
     self._message = message
-
-  def lower(self):
-    return self
 
   def compile(self):
     raise jax.errors.JaxRuntimeError(self._message)
@@ -96,18 +93,18 @@ def test_a_mesh_of_another_size_is_refused():
     "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 20.95G of 15.75G hbm. "
     "Exceeded hbm capacity by 5.20G."])
 def test_the_compilers_figure_is_read_from_its_refusal(message):
-  memory = compile_memory(Refused(message), ())
+  memory = compile_memory(Refused(message))
   assert memory["peak"] == round(20.95 * 2**30)
   assert memory["temporaries"] is None
 
 
 def test_a_refusal_without_a_figure_still_counts_as_out_of_memory():
-  assert compile_memory(Refused("RESOURCE_EXHAUSTED: no more"), ())["peak"] is None
+  assert compile_memory(Refused("RESOURCE_EXHAUSTED: no more"))["peak"] is None
 
 
 def test_any_other_fault_of_the_compiler_is_raised():
   with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
-    compile_memory(Refused("INTERNAL: bug"), ())
+    compile_memory(Refused("INTERNAL: bug"))
 
 
 @needs_libtpu
