@@ -9,10 +9,15 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from conductor_jax.errors import UserError
+from conductor_jax.models.lora import TARGETS as LORA_TARGETS
+from conductor_jax.models.qwen2 import Qwen2Config
 
 _CHOICES = {
     "model.compute_dtype": ("float32", "bfloat16"),
+    "model.param_dtype": ("float32", "bfloat16"),
     "model.remat": ("none", "dots", "full"),
+    "model.attention": ("auto", "blockwise", "splash", "cudnn"),
+    "optimizer.mu_dtype": ("float32", "bfloat16"),
     "tasks.source": ("arena", "files"),
     "pool.source": ("arena", "frontier"),
     "workflow.access": ("binary", "positions"),
@@ -32,14 +37,14 @@ _POSITIVE = (
     "rollout.temperature", "rollout.max_prompt_tokens", "rollout.max_completion_tokens",
     "grpo.iterations", "grpo.prompts", "grpo.micro_batches", "grpo.clip_low", "grpo.clip_high",
     "grpo.entropy_rate", "grpo.entropy_maximum", "optimizer.learning_rate", "optimizer.clip_norm",
-    "mesh.data", "mesh.fsdp", "mesh.tensor", "sft.steps", "sft.prompts", "sft.plans",
+    "mesh.data", "mesh.fsdp", "mesh.tensor", "sft.prompts", "sft.plans",
     "sft.micro_batches", "sft.learning_rate", "sft.checkpoint_every", "evaluation.tasks",
     "checkpoint.every", "checkpoint.keep", "report.rollouts_every",
 )
 
 _NOT_NEGATIVE = (
-    "seed", "grpo.samples_per_row", "grpo.kl_coefficient", "grpo.entropy_coefficient",
-    "grpo.entropy_target",
+    "seed", "model.lora_rank", "sft.steps", "grpo.samples_per_row", "grpo.kl_coefficient",
+    "grpo.entropy_coefficient", "grpo.entropy_target",
 )
 
 
@@ -49,6 +54,11 @@ def default_config() -> ConfigDict:
       # Every random choice of a run follows from it.
       "seed": 0,
       "model": {
+          # A folder with a Hugging Face checkpoint, or a GGUF file: shape, weights and tokenizer.
+          "weights": "",
+          # A shape by its name, such as "qwen2.5-7b", with weights that are drawn from the seed.
+          "name": "",
+          # The shape where neither of the two is given.
           "hidden_size": 3584,
           "intermediate_size": 18944,
           "num_layers": 28,
@@ -60,13 +70,25 @@ def default_config() -> ConfigDict:
           "norm_eps": 1e-6,
           "tied": False,
           "compute_dtype": "bfloat16",
-          # What the backward pass keeps: "none" recomputes nothing, "dots", "full".
+          # Of the parameters as they are stored. Trained ones stand still in bfloat16 at a small
+          # learning rate: it is meant for what lies frozen beside adapters.
+          "param_dtype": "float32",
+          # What the backward pass keeps: "none" recomputes nothing, "dots" keeps the dearest
+          # products, "full" recomputes every layer.
           "remat": "full",
+          # Of training: XLA's "blockwise", TPUs' "splash", NVIDIA GPUs' "cudnn"; "auto" takes what
+          # suits the platform.
+          "attention": "auto",
+          # Rank of adapters that are trained in place of the weights (LoRA); 0 for none. Their
+          # product is scaled by alpha / rank.
+          "lora_rank": 0,
+          "lora_alpha": 32.0,
+          "lora_targets": ("query", "key", "value", "output", "gate", "up", "down"),
           # Tokens whose logits exist at once.
           "logprob_chunk": 2048,
       },
       "tokenizer": {
-          # The arena's own BPE is trained at the start; its size.
+          # Where there are no model.weights a BPE is trained at the start; its size.
           "vocab_size": 1024,
       },
       "tasks": {
@@ -150,10 +172,13 @@ def default_config() -> ConfigDict:
           "b2": 0.999,
           "weight_decay": 0.0,
           "clip_norm": 1.0,
+          # Of AdamW's first moment.
+          "mu_dtype": "float32",
       },
       # Devices along each axis; their product is the number of devices.
       "mesh": {"data": 1, "fsdp": 1, "tensor": 1},
       "sft": {
+          # 0 starts GRPO from the model as it is.
           "steps": 300,
           # Tasks a step, and example plans a task.
           "prompts": 16,
@@ -208,11 +233,8 @@ def check_config(config: ConfigDict) -> None:
     refuse("model.num_kv_heads", f"must divide model.num_heads={config.model.num_heads}")
   if config.model.head_dim % 2:
     refuse("model.head_dim", "must be even: rotary positions turn pairs")
-  for key in ("model.num_heads", "model.num_kv_heads", "model.intermediate_size"):
-    if value(key) % config.mesh.tensor:
-      refuse(key, f"must be a multiple of mesh.tensor={config.mesh.tensor}")
-  if config.model.hidden_size % config.mesh.fsdp:
-    refuse("model.hidden_size", f"must be a multiple of mesh.fsdp={config.mesh.fsdp}")
+  if not set(config.model.lora_targets) <= set(LORA_TARGETS) or not config.model.lora_targets:
+    refuse("model.lora_targets", f"must be some of {', '.join(LORA_TARGETS)}")
   samples_per_row = config.grpo.samples_per_row or config.grpo.group_size
   rows_of_a_prompt = {"grpo": config.grpo.group_size // samples_per_row, "sft": 1}
   for phase, rows in rows_of_a_prompt.items():
@@ -223,19 +245,10 @@ def check_config(config: ConfigDict) -> None:
       refuse(f"{phase}.prompts",
              f"prompts{each} cannot be spread evenly: rows must be a multiple of mesh.data × "
              f"mesh.fsdp × {phase}.micro_batches = {parts}")
-  longest = config.rollout.max_prompt_tokens + config.rollout.max_completion_tokens
-  if longest > config.model.max_positions:
-    refuse("model.max_positions",
-           f"prompt and completion may take {longest} tokens (rollout.max_prompt_tokens + "
-           "rollout.max_completion_tokens)")
   if config.tokenizer.vocab_size < 258:
     refuse("tokenizer.vocab_size", "256 bytes and 2 special tokens have to fit in")
-  if config.tokenizer.vocab_size % config.mesh.tensor:
-    refuse("tokenizer.vocab_size", f"must be a multiple of mesh.tensor={config.mesh.tensor}")
   if not 0 <= config.pool.port < 65536:
     refuse("pool.port", "must be a port, or 0 for any free one")
-  if config.tasks.source == "files" and not config.tasks.path:
-    refuse("tasks.path", "must name the folder of the benchmark files")
   if config.pool.source == "frontier" and config.tasks.source != "files":
     refuse("pool.source", "the simulated frontier models know tasks.source=files only")
   if config.pool.source == "arena" and config.tasks.source != "arena":
@@ -243,6 +256,38 @@ def check_config(config: ConfigDict) -> None:
   for key in ("sft.warmup_fraction", "optimizer.warmup_fraction"):
     if not 0 <= value(key) < 1:
       refuse(key, "must be at least 0 and below 1")
+
+
+def check_shape(config: ConfigDict, shape: Qwen2Config) -> None:
+  """Refuses a mesh that does not divide the model, and sequences that are too long for it.
+
+  Args:
+    config: the options.
+    shape: of the configured model.
+
+  Raises:
+    UserError: names the key, its value and what it may be.
+  """
+  mesh = config.mesh
+  widths = {
+      "tensor": {"num_heads": shape.num_heads, "num_kv_heads": shape.num_kv_heads,
+                 "intermediate_size": shape.intermediate_size},
+      "fsdp": {"hidden_size": shape.hidden_size},
+      "tensor × fsdp": {"vocab_size": shape.vocab_size,
+                        "num_heads × head_dim": shape.num_heads * shape.head_dim,
+                        "intermediate_size": shape.intermediate_size}}
+  parts = {"tensor": mesh.tensor, "fsdp": mesh.fsdp, "tensor × fsdp": mesh.tensor * mesh.fsdp}
+  for axis, sizes in widths.items():
+    for name, size in sizes.items():
+      if size % parts[axis]:
+        raise UserError(f"--config.mesh: {axis} = {parts[axis]} must divide the model's {name}, "
+                        f"which is {size}")
+  longest = config.rollout.max_prompt_tokens + config.rollout.max_completion_tokens
+  if longest > shape.max_positions:
+    raise UserError(
+        f"--config.rollout.max_prompt_tokens={config.rollout.max_prompt_tokens} and "
+        f"max_completion_tokens={config.rollout.max_completion_tokens} may take {longest} tokens, "
+        f"and the model is meant for {shape.max_positions}: lower one of them")
 
 
 def _check_grpo(config: ConfigDict, refuse: Callable[[str, str], None]) -> None:

@@ -15,33 +15,23 @@ import json
 import re
 import sys
 import time
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 from absl import flags
-from flax import nnx
-from jax.sharding import Mesh
 from ml_collections import ConfigDict
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from conductor_jax.errors import UserError
-from conductor_jax.models.padding import round_up
-from conductor_jax.models.qwen2 import Qwen2
+from conductor_jax.models.padding import padded_width
+from conductor_jax.models.shapes import parameter_count
 from conductor_jax.training.batch import GroupedBatch
-from conductor_jax.training.flops import parameter_count
-from conductor_jax.training.grpo import grpo_loss
-from conductor_jax.training.logprobs import batch_statistics
-from conductor_jax.training.optimizer import adamw, make_schedule
 from conductor_jax.training.roofline import StepShape, roofline
-from conductor_jax.training.sharding import abstract, make_mesh
-from conductor_jax.training.step import TrainStep, abstract_state
-from experiments.components import model_shape
+from experiments.policy import Policy, abstract_policy, attention_of, open_mesh
 from experiments.program import run
+from experiments.steps import grpo_step
 from experiments.topology import Topology, find_topology
 
 _TOPOLOGY = flags.DEFINE_string(
@@ -54,52 +44,26 @@ _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _NEEDED = re.compile(r"\(([\d.]+)([KMGT])\) exceeds available|Used ([\d.]+)([KMGT]) of [\d.]+")
 
 
-def step_shape(config: ConfigDict) -> StepShape:
+def step_shape(config: ConfigDict, policy: Policy) -> StepShape:
   """The GRPO step of a config, its lengths rounded up as batches are packed."""
-  grpo = config.grpo
+  grpo, rollout, model = config.grpo, config.rollout, config.model
   samples = grpo.samples_per_row or grpo.group_size
+  adapters = 0 if policy.frozen is None else sum(
+      leaf.size for leaf in jax.tree.leaves(policy.trained))
   return StepShape(
-      config=model_shape(config), rows=grpo.prompts * grpo.group_size // samples, samples=samples,
-      prompt=round_up(config.rollout.max_prompt_tokens, 8),
-      completion=round_up(config.rollout.max_completion_tokens, 8),
-      micro_batches=grpo.micro_batches,
-      remat=config.model.remat,
-      compute_bytes=jnp.dtype(config.model.compute_dtype).itemsize,
+      config=policy.shape, rows=grpo.prompts * grpo.group_size // samples, samples=samples,
+      prompt=padded_width(rollout.max_prompt_tokens, 8),
+      completion=padded_width(rollout.max_completion_tokens, 8),
+      micro_batches=grpo.micro_batches, remat=model.remat,
+      compute_bytes=jnp.dtype(model.compute_dtype).itemsize,
+      stored_bytes=jnp.dtype(model.param_dtype).itemsize, adapter_weights=adapters,
       reference=grpo.kl_coefficient > 0)
 
 
-def lower_step(config: ConfigDict, shape: StepShape, mesh: Mesh) -> jax.stages.Lowered:
-  """Lowers the config's GRPO step on a mesh for arguments that are shapes: nothing is allocated."""
-  grpo, optimizer = config.grpo, config.optimizer
-  graph, params = abstract(mesh, lambda placement: Qwen2(
-      shape.config, compute_dtype=config.model.compute_dtype, remat=config.model.remat,
-      placement=placement, rngs=nnx.Rngs(config.seed)))
-  schedule = make_schedule(
-      learning_rate=optimizer.learning_rate, steps=grpo.iterations,
-      warmup_fraction=optimizer.warmup_fraction, decay=optimizer.decay)
-  transformation = adamw(
-      schedule, b1=optimizer.b1, b2=optimizer.b2, weight_decay=optimizer.weight_decay,
-      mu_dtype="float32")
-  kl_coefficient = optax.linear_schedule(
-      grpo.kl_coefficient, grpo.kl_coefficient * grpo.kl_final_fraction, grpo.iterations)
-
-  def loss(statistics, batch, counts, state):
-    return grpo_loss(
-        statistics, batch, counts, aggregation=grpo.aggregation,
-        max_tokens=config.rollout.max_completion_tokens, ratio=grpo.ratio,
-        clip_low=grpo.clip_low, clip_high=grpo.clip_high, dual_clip=grpo.dual_clip,
-        importance_cap=grpo.importance_cap, kl_estimator=grpo.kl_estimator,
-        kl_coefficient=kl_coefficient(state.step),
-        entropy_coefficient=(
-            state.entropy_coefficient if grpo.entropy_target
-            else grpo.entropy_coefficient or None))
-
-  state = abstract_state(mesh, params, transformation)
-  step = TrainStep(
-      partial(batch_statistics, graph=graph, temperature=config.rollout.temperature,
-              chunk=config.model.logprob_chunk),
-      loss, transformation, schedule, clip_norm=optimizer.clip_norm, mesh=mesh, state=state,
-      reference=params if shape.reference else None, micro_batches=shape.micro_batches)
+def lower_step(config: ConfigDict, policy: Policy, shape: StepShape) -> jax.stages.Lowered:
+  """Lowers the config's GRPO step for arguments that are shapes: nothing is allocated."""
+  step, state = grpo_step(
+      config, policy, policy.trained if shape.reference else None, compile_only=True)
   prompts = (shape.rows, shape.prompt)
   completions = (shape.rows, shape.samples, shape.completion)
   return step.lower(state, GroupedBatch(
@@ -109,21 +73,6 @@ def lower_step(config: ConfigDict, shape: StepShape, mesh: Mesh) -> jax.stages.L
       completion_mask=jax.ShapeDtypeStruct(completions, bool),
       advantages=jax.ShapeDtypeStruct(completions, jnp.float32),
       sampler_logprobs=jax.ShapeDtypeStruct(completions, jnp.float32)))
-
-
-def make_topology_mesh(topology: Topology, *, data: int, fsdp: int, tensor: int) -> Mesh:
-  """The mesh of all devices of a topology.
-
-  Raises:
-    UserError: the sizes do not multiply to their number.
-  """
-  there = len(topology.devices)
-  if data * fsdp * tensor != there:
-    raise UserError(
-        f"--config.mesh: data={data} × fsdp={fsdp} × tensor={tensor} is {data * fsdp * tensor} "
-        f"device(s), and --topology={topology.name} has {there}: set, for example, "
-        f"--config.mesh.data=1 --config.mesh.fsdp={there} --config.mesh.tensor=1")
-  return make_mesh(data, fsdp, tensor, topology.devices)
 
 
 def compile_memory(lowered: jax.stages.Lowered) -> dict[str, int | None]:
@@ -153,16 +102,17 @@ def measure(config: ConfigDict, topology: Topology) -> dict[str, Any]:
   Raises:
     UserError: the mesh does not fit the topology.
   """
-  mesh = make_topology_mesh(topology, **config.mesh)
-  shape = step_shape(config)
+  policy = abstract_policy(config, open_mesh(config, topology.devices))
+  shape = step_shape(config, policy)
   began = time.perf_counter()
-  memory = compile_memory(lower_step(config, shape, mesh))
+  memory = compile_memory(lower_step(config, policy, shape))
   seconds = time.perf_counter() - began
   bound = roofline(shape, topology.accelerator, **config.mesh)
   peak = memory["peak"]
   return {
       "topology": topology.name, "device_kind": topology.devices[0].device_kind,
       "devices": len(topology.devices), "mesh": config.mesh.to_dict(),
+      "attention": attention_of(config, policy.shape, topology.devices[0].platform),
       "parameters": parameter_count(shape.config), "rows": shape.rows, "samples": shape.samples,
       "prompt": shape.prompt, "completion": shape.completion,
       "micro_batches": shape.micro_batches,
@@ -188,6 +138,7 @@ def table(values: dict[str, Any]) -> Table:
   rows = {
       "devices": f"{values['devices']} × {values['device_kind']}",
       "mesh": mesh,
+      "attention": values["attention"],
       "parameters": f"{values['parameters'] / 1e6:,.2f} M",
       "rows × samples": f"{values['rows']} × {values['samples']}",
       "tokens": f"{values['prompt']} prompt + {values['completion']} completion",

@@ -1,13 +1,13 @@
-"""Builds what the programs share from a config: tasks, tokenizer, model, and workers."""
+"""Builds what the programs share from a config: tasks, prompts, and workers."""
 
 import asyncio
 import contextlib
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from flax import nnx
 from ml_collections import ConfigDict
+from transformers import PreTrainedTokenizerBase
 
 from conductor_jax.arena.frontier import frontier_pool
 from conductor_jax.arena.plans import example_plan, plain_plan
@@ -16,10 +16,8 @@ from conductor_jax.arena.specialists import arena_pool
 from conductor_jax.arena.tokenizer import train_tokenizer
 from conductor_jax.arena.world import World, stable_hash
 from conductor_jax.errors import UserError
-from conductor_jax.models.qwen2 import Qwen2, Qwen2Config
 from conductor_jax.tasks.sources import load_tasks
 from conductor_jax.tasks.task import Task
-from conductor_jax.training.sharding import initialise, make_mesh
 from conductor_jax.workers.client import PoolClient
 from conductor_jax.workflows.executor import Executor
 from conductor_jax.workflows.prompts import conductor_messages, conductor_prompt
@@ -46,6 +44,8 @@ def load_splits(config: ConfigDict) -> Splits:
     world = World(config.seed)
     return Splits(_generate(world, "train", "tasks.train", config.tasks.train),
                   _generate(world, "test", "evaluation.tasks", wanted))
+  if not config.tasks.path:
+    raise UserError("--config.tasks.path= must name the folder of the benchmark files")
   tasks = load_tasks(config.tasks.path, config.tasks.benchmarks, config.tasks.split)
   # By the text of the question, so that one that occurs twice cannot be in both.
   tasks = sorted(tasks, key=lambda task: stable_hash(config.seed, task.question))
@@ -68,18 +68,30 @@ def _generate(world: World, split: str, key: str, count: int) -> list[Task]:
 class Chat:
   """Turns tasks into prompts, and into example completions for the warm start."""
 
-  def __init__(self, config: ConfigDict, splits: Splits, workers: int):
-    """Trains the tokenizer on chats of the training tasks."""
+  def __init__(
+      self, config: ConfigDict, splits: Splits, workers: int,
+      tokenizer: PreTrainedTokenizerBase | None):
+    """
+    Args:
+      config: the options.
+      splits: the tasks.
+      workers: how many are offered.
+      tokenizer: that of the model's weights; None trains one on chats of the training tasks.
+    """
     self._config, self._workers = config, workers
     self._offer = dict(
         workers=workers, max_steps=config.workflow.max_steps, access=config.workflow.access)
+    self.tokenizer = self._trained(splits) if tokenizer is None else tokenizer
+
+  def _trained(self, splits: Splits) -> PreTrainedTokenizerBase:
+    config = self._config
     generator = np.random.default_rng([config.seed, stable_hash("tokenizer")])
     texts = []
     for task in splits.train[:_TOKENIZER_TASKS]:
       messages = conductor_messages(task.question, **self._offer)
       texts += [message["content"] for message in messages]
       texts.append(self.example(task, generator))
-    self.tokenizer = train_tokenizer(texts, config.tokenizer.vocab_size)
+    return train_tokenizer(texts, config.tokenizer.vocab_size)
 
   def prompt(self, task: Task) -> list[int]:
     return conductor_prompt(self.tokenizer, task.question, **self._offer)
@@ -106,32 +118,6 @@ class Chat:
       raise UserError(
           f"--config.rollout.max_prompt_tokens={limit}: every prompt is longer; raise it")
     return kept, sum(map(len, splits)) - sum(map(len, kept))
-
-
-def model_shape(config: ConfigDict) -> Qwen2Config:
-  """The shape of the configured model."""
-  shape = config.model
-  return Qwen2Config(
-      vocab_size=config.tokenizer.vocab_size, hidden_size=shape.hidden_size,
-      intermediate_size=shape.intermediate_size, num_layers=shape.num_layers,
-      num_heads=shape.num_heads, num_kv_heads=shape.num_kv_heads, head_dim=shape.head_dim,
-      max_positions=shape.max_positions, rope_theta=shape.rope_theta, norm_eps=shape.norm_eps,
-      tied=shape.tied)
-
-
-def build_model(config: ConfigDict) -> tuple[Any, nnx.GraphDef, dict[str, Any]]:
-  """The mesh, the model's graph definition, and its initial parameters on the mesh.
-
-  Raises:
-    UserError: the mesh does not fit the devices.
-  """
-  try:
-    mesh = make_mesh(**config.mesh)
-  except ValueError as fault:
-    raise UserError(f"--config.mesh: {fault}") from fault
-  return mesh, *initialise(mesh, lambda: Qwen2(
-      model_shape(config), compute_dtype=config.model.compute_dtype, remat=config.model.remat,
-      rngs=nnx.Rngs(config.seed)))
 
 
 @contextlib.contextmanager

@@ -8,9 +8,10 @@ from typing import Any
 from absl import app, flags, logging
 from ml_collections import ConfigDict, config_flags
 
-from conductor_jax.config import check_config
+from conductor_jax.config import check_config, check_shape
 from conductor_jax.errors import UserError
 from conductor_jax.training.loop import Interrupted
+from experiments.policy import model_shape
 
 _CONFIG = config_flags.DEFINE_config_file(
     "config", None, "The configuration file; --config.KEY=VALUE sets one of its options.")
@@ -33,6 +34,7 @@ def run(program: Callable[[ConfigDict], Any], required: Sequence[str] = ()) -> N
       logging.set_verbosity(logging.WARNING)  # orbax reports every file it writes
     try:
       check_config(_CONFIG.value)
+      check_shape(_CONFIG.value, model_shape(_CONFIG.value))
       program(_CONFIG.value)
     except UserError as fault:
       print(f"error: {fault}", file=sys.stderr)

@@ -15,9 +15,6 @@ from conductor_jax.training.hardware import ACCELERATORS, Accelerator
 _TPUS, _GPUS = ("v4", "v5e", "v5p", "v6e"), ("a100", "h100", "h200")
 _GPUS_A_HOST = 8
 
-# The share of a GPU's memory that JAX's allocator takes, unless it is told otherwise.
-_GPU_SHARE = 0.75
-
 # What libtpu would ask the metadata server of a Cloud TPU; where there is none it only warns. Its
 # lock keeps two programs off one TPU, and this one uses none.
 _TPU_ENVIRONMENT = {
@@ -146,15 +143,13 @@ def _gpus(name: str, kind: str, count: int) -> Topology:
 
 
 def _gpu_share() -> float:
-  """The share of a GPU's memory that a program gets, from the variables that JAX reads."""
-  for variable in ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"):
-    value = os.environ.get(variable)
-    if value:
-      try:
-        return float(value)
-      except ValueError as fault:
-        raise UserError(f"{variable}={value}: must be a number, such as 0.9") from fault
-  return _GPU_SHARE
+  """The share of a GPU's memory that a program gets."""
+  value = os.environ["XLA_CLIENT_MEM_FRACTION"]
+  try:
+    return float(value)
+  except ValueError as fault:
+    raise UserError(
+        f"XLA_CLIENT_MEM_FRACTION={value}: must be a number, such as 0.9") from fault
 
 
 def _first_line(fault: Exception) -> str:

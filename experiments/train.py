@@ -24,6 +24,7 @@ from conductor_jax.strategies.random_plan import RandomPlan
 from conductor_jax.strategies.single_worker import best_single_worker
 from conductor_jax.strategies.strategy import Strategy
 from conductor_jax.tasks.graders import Graders
+from conductor_jax.training.logprobs import Params
 from experiments.program import main
 from experiments.training import Run, open_run, train_grpo, train_sft
 
@@ -31,16 +32,17 @@ from experiments.training import Run, open_run, train_grpo, train_sft
 def train(config: ConfigDict, workdir: Path) -> None:
   """One run, from its config to its report."""
   with open_run(config, workdir) as run, contextlib.closing(Graders()) as graders:
-    reference = train_sft(run).params
+    policy = train_sft(run)
     sampler = JaxSampler(
-        run.graph, reference, version=0, max_tokens=config.rollout.max_completion_tokens,
+        policy.graph, policy.whole(policy.trained), version=0,
+        max_tokens=config.rollout.max_completion_tokens,
         max_prompt=config.rollout.max_prompt_tokens, eos=run.chat.tokenizer.eos_token_id,
         rows=config.grpo.prompts)
     conductor = Conductor(
         sampler=sampler, tokenizer=run.chat.tokenizer, executor=run.executor, graders=graders,
         reward_values=RewardValues(**config.reward), max_steps=config.workflow.max_steps,
         access=config.workflow.access, temperature=config.rollout.temperature)
-    policy = ConductorStrategy(conductor, config.evaluation.temperature)
+    trained = ConductorStrategy(conductor, config.evaluation.temperature)
 
     def measure(strategy: Strategy) -> dict[str, Any]:
       return run.runner.run(evaluate(
@@ -53,11 +55,14 @@ def train(config: ConfigDict, workdir: Path) -> None:
       plans = RandomPlan(
           run.executor, graders, max_steps=config.workflow.max_steps,
           access=config.workflow.access)
-      return {"before_rl": measure(policy), "best_single_worker": measure(best),
+      return {"before_rl": measure(trained), "best_single_worker": measure(best),
               "random_plan": measure(plans)}
 
-    state, measured = train_grpo(run, reference, conductor, sampler.update_weights, baselines)
-    heldout = {"before_rl": measured["before_rl"], "after_rl": measure(policy), **measured}
+    def publish(params: Params, version: int) -> None:
+      sampler.update_weights(policy.whole(params), version)
+
+    state, measured = train_grpo(run, policy, conductor, publish, baselines)
+    heldout = {"before_rl": measured["before_rl"], "after_rl": measure(trained), **measured}
     _conclude(run, int(state.step), heldout)
 
 

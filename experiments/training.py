@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,6 @@ import grain
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
-from flax import nnx
-from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from conductor_jax.errors import UserError
@@ -25,13 +23,15 @@ from conductor_jax.tasks.task import Task
 from conductor_jax.training.advantages import drop_zero_variance, group_advantages
 from conductor_jax.training.batch import Group, GroupedBatch, pack, padding_share
 from conductor_jax.training.checkpoint import Checkpoints
-from conductor_jax.training.grpo import grpo_loss
-from conductor_jax.training.logprobs import TokenStatistics, batch_statistics
+from conductor_jax.training.flops import throughput
+from conductor_jax.training.logprobs import Params
 from conductor_jax.training.loop import Phase, train_phase
-from conductor_jax.training.sft import Examples, likelihood_loss, pack_examples
-from conductor_jax.training.step import TrainState, initial_state, make_optimizer, make_step
+from conductor_jax.training.sft import Examples, pack_examples
+from conductor_jax.training.step import TrainState
 from conductor_jax.workflows.executor import Executor
-from experiments.components import Chat, Splits, build_model, load_splits, open_executor
+from experiments.components import Chat, Splits, load_splits, open_executor
+from experiments.policy import Policy, load_policy, model_tokenizer, open_mesh
+from experiments.steps import grpo_step, sft_step
 from experiments.workdir import StopSignals, check_claim, claim
 
 # Keeps the seeds of rollouts apart from those of everything else.
@@ -66,9 +66,7 @@ class Run:
   executor: Executor
   splits: Splits
   chat: Chat
-  mesh: Mesh
-  graph: nnx.GraphDef
-  params: dict[str, Any]
+  policy: Policy
 
   def checkpoints(self, phase: str) -> Checkpoints:
     return Checkpoints(
@@ -87,28 +85,29 @@ def open_run(config: ConfigDict, workdir: Path) -> Iterator[Run]:
   check_claim(workdir, config)
   splits = load_splits(config)
   with open_executor(config) as (runner, executor):
-    chat = Chat(config, splits, len(executor.pool))
+    chat = Chat(config, splits, len(executor.pool), model_tokenizer(config))
     splits, left_out = chat.fitting(splits)
-    mesh, graph, params = build_model(config)
+    policy = load_policy(config, open_mesh(config))
     again = claim(workdir, config)
-    size = sum(leaf.size for leaf in jax.tree.leaves(params)) / 1e6
+    size = sum(leaf.size for leaf in jax.tree.leaves(policy.whole(policy.trained))) / 1e6
     terminal.print(
         f"{workdir}: {'going on with' if again else 'starting'} a run of {size:.2f} M parameters "
         f"on {jax.device_count()} {jax.default_backend()} device(s), {len(splits.train)} training "
         f"and {len(splits.heldout)} held-out tasks"
         + (f" ({left_out} left out, their prompts are too long)" if left_out else "")
         + f", {len(executor.pool)} workers")
-    yield Run(config, workdir, clock, terminal, stop, runner, executor, splits, chat, mesh, graph,
-              params)
+    yield Run(config, workdir, clock, terminal, stop, runner, executor, splits, chat, policy)
 
 
-def train_sft(run: Run) -> TrainState:
+def train_sft(run: Run) -> Policy:
   """Warm start on example plans; goes on from its checkpoints if there are any.
 
   Returns:
-    The state after the last step.
+    The policy after the last step; with sft.steps=0, the one that the run began with.
   """
   config, sft, chat = run.config, run.config.sft, run.chat
+  if not sft.steps:
+    return run.policy
 
   def examples(task: Task, generator: np.random.Generator) -> Examples:
     return Examples(
@@ -117,40 +116,32 @@ def train_sft(run: Run) -> TrainState:
   cursor = iter(
       grain.MapDataset.source(run.splits.train).seed(config.seed).shuffle().repeat()
       .random_map(examples).batch(sft.prompts, batch_fn=list).to_iter_dataset())
-  optimizer, schedule = make_optimizer(
-      learning_rate=sft.learning_rate, steps=sft.steps, warmup_fraction=sft.warmup_fraction,
-      decay=sft.decay, b1=config.optimizer.b1, b2=config.optimizer.b2,
-      weight_decay=config.optimizer.weight_decay, clip_norm=config.optimizer.clip_norm)
-  state = initial_state(run.mesh, run.params, optimizer)
-
-  def loss(statistics, batch, counts, state):
-    del state
-    return likelihood_loss(statistics, batch, counts)
-
+  step, state = sft_step(config, run.policy)
   checkpoints = run.checkpoints("sft")
   start, state, _ = _resume(run, "warm start", checkpoints, state, cursor)
   phase = Phase(
-      name="sft", steps=sft.steps, reference=None,
+      name="sft", steps=sft.steps,
       batch=lambda step: (pack_examples(next(cursor), pad=chat.tokenizer.eos_token_id), {}),
-      update=make_step(
-          loss, _statistics(run, temperature=1.0), optimizer, schedule, run.mesh, state),
+      update=step,
       record=lambda: {"cursor": cursor.get_state(), "seconds": run.clock.seconds()},
       publish=lambda params, version: None,
+      throughput=_throughput(run, reference=False),
       checkpoint_every=sft.checkpoint_every)
-  return _train(run, "warm start", phase, state, start, checkpoints, lines_every=25)
+  state = _train(run, "warm start", phase, state, start, checkpoints, lines_every=25)
+  return replace(run.policy, trained=state.params)
 
 
 def train_grpo(
-    run: Run, reference: dict[str, Any], conductor: Conductor,
-    publish: Callable[[Any, int], None], baselines: Callable[[], dict[str, Any]]
+    run: Run, start_policy: Policy, conductor: Conductor,
+    publish: Callable[[Params, int], None], baselines: Callable[[], dict[str, Any]]
 ) -> tuple[TrainState, dict[str, Any]]:
   """GRPO from the warm-started policy; goes on from its checkpoints if there are any.
 
   Args:
     run: what to train.
-    reference: parameters to start from, and those of the KL term's reference.
+    start_policy: to start from, and the KL term's reference.
     conductor: samples plans and runs them.
-    publish: takes new parameters to the sampler.
+    publish: takes new parameters, those that are trained, to the sampler.
     baselines: measures what the end is compared with; asked once, before the first iteration.
 
   Returns:
@@ -160,22 +151,11 @@ def train_grpo(
   cursor = iter(
       grain.MapDataset.source(run.splits.train).seed(config.seed + 1).shuffle().repeat()
       .batch(grpo.prompts, batch_fn=list).to_iter_dataset())
-  optimizer, schedule = make_optimizer(steps=grpo.iterations, **config.optimizer.to_dict())
-  state = initial_state(run.mesh, jax.tree.map(jnp.copy, reference), optimizer)
-  kl_coefficient = optax.linear_schedule(
-      grpo.kl_coefficient, grpo.kl_coefficient * grpo.kl_final_fraction, grpo.iterations)
-
-  def loss(statistics, batch, counts, state):
-    return grpo_loss(
-        statistics, batch, counts, aggregation=grpo.aggregation,
-        max_tokens=config.rollout.max_completion_tokens, ratio=grpo.ratio,
-        clip_low=grpo.clip_low, clip_high=grpo.clip_high, dual_clip=grpo.dual_clip,
-        importance_cap=grpo.importance_cap, kl_estimator=grpo.kl_estimator,
-        kl_coefficient=kl_coefficient(state.step),
-        entropy_coefficient=(
-            state.entropy_coefficient if grpo.entropy_target
-            else grpo.entropy_coefficient or None))
-
+  reference = start_policy.trained if grpo.kl_coefficient else None
+  # The step gives its own arrays away at every turn; the reference must outlive them.
+  begin = (start_policy if reference is None else replace(
+      start_policy, trained=jax.tree.map(jnp.copy, reference)))
+  step, state = grpo_step(config, begin, reference)
   checkpoints = run.checkpoints("grpo")
   start, state, record = _resume(run, "GRPO", checkpoints, state, cursor)
   measured = record["baselines"] if start else baselines()
@@ -205,35 +185,37 @@ def train_grpo(
         "seconds_sampling": sampled - began, "seconds_executing": executed - sampled}
 
   phase = Phase(
-      name="grpo", steps=grpo.iterations, batch=batch, publish=publish,
-      update=make_step(
-          loss, _statistics(run, temperature=config.rollout.temperature), optimizer, schedule,
-          run.mesh, state),
-      reference=reference if grpo.kl_coefficient else None,
+      name="grpo", steps=grpo.iterations, batch=batch, publish=publish, update=step,
+      throughput=_throughput(run, reference=reference is not None),
       record=lambda: {
           "cursor": cursor.get_state(), "seconds": run.clock.seconds(), "baselines": measured},
       checkpoint_every=config.checkpoint.every)
   return _train(run, "GRPO", phase, state, start, checkpoints, lines_every=1), measured
 
 
-def _statistics(run: Run, *, temperature: float) -> Callable[..., TokenStatistics]:
-  """(params, reference, batch) → what the run's model says of the batch."""
-  def statistics(params, reference, batch):
-    return batch_statistics(
-        run.graph, params, batch, temperature=temperature, chunk=run.config.model.logprob_chunk,
-        reference=reference)
-
-  return statistics
+def _throughput(
+    run: Run, *, reference: bool) -> Callable[[GroupedBatch, float], dict[str, float]]:
+  """(batch, seconds) → how fast the run's step is."""
+  policy = run.policy
+  adapters = 0 if policy.frozen is None else sum(
+      leaf.size for leaf in jax.tree.leaves(policy.trained))
+  return partial(
+      throughput, policy.shape, devices=policy.mesh.size,
+      device_kind=policy.mesh.devices.flat[0].device_kind, adapter_weights=adapters,
+      reference=reference)
 
 
 def _resume(
     run: Run, name: str, checkpoints: Checkpoints, state: TrainState, cursor
 ) -> tuple[int, TrainState, dict[str, Any]]:
   """The step, state and record to go on from; a fresh start where there is no checkpoint."""
-  found = checkpoints.restore(state)
-  if found is None:
+  if checkpoints.newest() is None:
     return 0, state, {}
-  step, state, record = found
+  like = jax.tree.map(
+      lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state)
+  # Two states at once may be more than the devices hold.
+  jax.tree.map(jax.Array.delete, state)
+  step, state, record = checkpoints.restore(like)
   cursor.set_state(record["cursor"])
   run.clock.resume(record["seconds"])
   run.terminal.print(f"{name}: resuming after step {step} from {checkpoints.folder / str(step)}")

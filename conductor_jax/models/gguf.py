@@ -17,9 +17,9 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 from conductor_jax.errors import UserError
-from conductor_jax.models.streaming import TRANSPOSED, place
 from conductor_jax.models.qwen2 import Qwen2Config
 from conductor_jax.models.shapes import abstract_parameters
+from conductor_jax.models.streaming import TRANSPOSED, place
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q",
             12: "d"}

@@ -16,10 +16,10 @@ from transformers import PreTrainedTokenizerBase
 
 from conductor_jax.errors import UserError
 from conductor_jax.models.hf_config import write_config
-from conductor_jax.models.streaming import TRANSPOSED, place, take
 from conductor_jax.models.qwen2 import Qwen2Config
 from conductor_jax.models.safetensors_writer import DTYPES, write_safetensors
 from conductor_jax.models.shapes import abstract_parameters
+from conductor_jax.models.streaming import TRANSPOSED, place, take
 from conductor_jax.models.whole_folder import written_whole
 
 # Of the `Linear` of each layer's kernel.

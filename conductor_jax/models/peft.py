@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from jax.experimental import multihost_utils
 
 from conductor_jax.models.hf import LINEARS
-from conductor_jax.models.streaming import take
 from conductor_jax.models.safetensors_writer import write_safetensors
+from conductor_jax.models.streaming import take
 from conductor_jax.models.whole_folder import written_whole
 
 

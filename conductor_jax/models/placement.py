@@ -70,6 +70,9 @@ class Placement:
         function, mesh=self.mesh, in_specs=specs, out_specs=result, check_vma=False)
 
 
+ONE_DEVICE = Placement()
+
+
 @partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3))
 def _gather(weight, placement, stored, computed):
   return placement.constrain(placement.constrain(weight, *stored), *computed)

@@ -33,7 +33,7 @@ from conductor_jax.models.lora import (
     initial_adapters,
     low_rank,
 )
-from conductor_jax.models.placement import Placement
+from conductor_jax.models.placement import ONE_DEVICE, Placement
 from conductor_jax.models.rotary import recency_bias, rotary, rotate
 
 # Logical axes of every parameter as it is stored; layer parameters have a leading "layers" axis.
@@ -54,8 +54,8 @@ PARAMETER_AXES = {
     "up": ("layers", "embed", "mlp"),
     "down": ("layers", "mlp_inputs", None),
 }
-# What the axes that spread weights over "fsdp", always those of a kernel's inputs, become when it is
-# gathered to be multiplied with.
+# What the axes that spread weights over "fsdp", always those of a kernel's inputs, become when it
+# is gathered to be multiplied with.
 _COMPUTED = {"embed": None, "head_inputs": "heads", "mlp_inputs": "mlp"}
 for _target in TARGETS:
   PARAMETER_AXES |= adapter_axes(_target, PARAMETER_AXES[_target])
@@ -200,7 +200,8 @@ class Qwen2(nnx.Module):
 
   def __init__(
       self, config: Qwen2Config, *, compute_dtype: str, param_dtype: str = "float32", remat: str,
-      attention: str = "blockwise", lora: LoraConfig | None = None, placement: Placement = Placement(), rngs: nnx.Rngs):
+      attention: str = "blockwise", lora: LoraConfig | None = None,
+      placement: Placement = ONE_DEVICE, rngs: nnx.Rngs):
     self.config, self.compute_dtype, self.remat = config, compute_dtype, remat
     self.attention, self.placement = attention, placement
 

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Int
 
 from conductor_jax.models.qwen2 import Qwen2Config
+from conductor_jax.training.batch import GroupedBatch
 from conductor_jax.training.hardware import find_accelerator
 
 
@@ -40,14 +41,6 @@ def layer_weights(config: Qwen2Config) -> int:
 def head_weights(config: Qwen2Config) -> int:
   """Weights of the output head, tied or not."""
   return config.hidden_size * config.vocab_size
-
-
-def parameter_count(config: Qwen2Config) -> int:
-  """All parameters: kernels, biases, norms, embedding, and the head if it is not tied."""
-  biases = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim
-  layer = layer_weights(config) + biases + 2 * config.hidden_size
-  tables = head_weights(config) * (1 if config.tied else 2)
-  return config.num_layers * layer + tables + config.hidden_size
 
 
 def _tokens(prompt_lengths: np.ndarray, completion_lengths: np.ndarray) -> float:
@@ -142,3 +135,31 @@ def utilisation(flops: float, seconds: float, devices: int, device_kind: str) ->
   if accelerator is None:
     return None
   return flops / (seconds * devices * accelerator.peak_flops)
+
+
+def throughput(
+    config: Qwen2Config, batch: GroupedBatch, seconds: float, *, devices: int, device_kind: str,
+    adapter_weights: int = 0, reference: bool = False
+) -> dict[str, float]:
+  """How fast a training step was: what is recorded of it.
+
+  Args:
+    config: the model.
+    batch: what it trained on; padding does not count.
+    seconds: that it took.
+    devices: how many took part.
+    device_kind: JAX's name of them.
+    adapter_weights: as for `model_flops`.
+    reference: as for `model_flops`.
+
+  Returns:
+    tokens_per_second, prompts counted once a row; model_flops_per_second over all devices; and mfu,
+    see `utilisation`, where the devices' peak is known.
+  """
+  prompts, completions = batch.prompt_mask.sum(axis=-1), batch.completion_mask.sum(axis=-1)
+  flops = model_flops(
+      config, prompts, completions, adapter_weights=adapter_weights, reference=reference)
+  values = {"tokens_per_second": _tokens(prompts, completions) / seconds,
+            "model_flops_per_second": flops / seconds}
+  share = utilisation(flops, seconds, devices, device_kind)
+  return values if share is None else values | {"mfu": share}

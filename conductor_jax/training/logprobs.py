@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float, Int
 
-from conductor_jax.models.placement import Placement
+from conductor_jax.models.placement import ONE_DEVICE, Placement
 from conductor_jax.training.batch import GroupedBatch
 
 Params = dict[str, Any]
@@ -100,14 +100,14 @@ _chunk.defvjp(_chunk_forward, _chunk_backward)
 
 
 def token_statistics(
-    hidden: Float[Array, "rows *tokens embed"],
+    hidden: Float[Array, "rows ... embed"],
     head: Float[Array, "embed vocab"],
-    tokens: Int[Array, "rows *tokens"],
+    tokens: Int[Array, "rows ..."],
     *,
     temperature: float | Float[Array, ""],
     chunk: int,
-    reference: tuple[Float[Array, "rows *tokens embed"], Float[Array, "embed vocab"]] | None = None,
-    placement: Placement = Placement(),
+    reference: tuple[Float[Array, "rows ... embed"], Float[Array, "embed vocab"]] | None = None,
+    placement: Placement = ONE_DEVICE,
 ) -> TokenStatistics:
   """Statistics of each token's distribution, whole vocabulary included.
 

@@ -11,7 +11,7 @@ from conductor_jax.errors import UserError
 from conductor_jax.training.batch import GroupedBatch
 from conductor_jax.training.checkpoint import Checkpoints
 from conductor_jax.training.logprobs import Params
-from conductor_jax.training.step import Measurements, TrainState
+from conductor_jax.training.step import TrainState
 
 # Steps in a row without a finite gradient after which a run stops.
 MAX_SKIPPED = 3
@@ -29,8 +29,8 @@ class Phase:
     name: "sft" or "grpo".
     steps: how many.
     batch: step → the next batch, and what is to be reported about it.
-    update: (state, reference, batch) → (state, measurements).
-    reference: parameters of the reference policy, None where the loss has none.
+    update: (state, batch) → (state, measurements).
+    throughput: (batch, seconds that the update took) → what is to be reported of its speed.
     record: what a checkpoint holds beside the state, the data cursor among it; JSON types.
     publish: told the new parameters and their version, the number of steps taken.
     checkpoint_every: steps from one checkpoint to the next; the last step always has one.
@@ -39,8 +39,8 @@ class Phase:
   name: str
   steps: int
   batch: Callable[[int], tuple[GroupedBatch, Mapping[str, float]]]
-  update: Callable[[TrainState, Params | None, GroupedBatch], tuple[TrainState, Measurements]]
-  reference: Params | None
+  update: Callable[[TrainState, GroupedBatch], tuple[TrainState, dict[str, jax.Array]]]
+  throughput: Callable[[GroupedBatch, float], Mapping[str, float]]
   record: Callable[[], Mapping[str, Any]]
   publish: Callable[[Params, int], None]
   checkpoint_every: int
@@ -71,13 +71,18 @@ def train_phase(
     began = time.perf_counter()
     batch, values = phase.batch(step)
     collected = time.perf_counter()
-    state, measurements = phase.update(state, phase.reference, batch)
-    values = {**values, **jax.tree.map(float, jax.device_get(measurements))}
+    # What goes to the devices and comes back does so by name: an array that strays costs a wait.
+    with jax.transfer_guard("disallow"):
+      state, measurements = phase.update(state, batch)
+      measured, skipped = jax.device_get((measurements, state.skipped))
     ended = time.perf_counter()
-    values |= {"seconds_training": ended - collected, "seconds": ended - began}
+    training = ended - collected
+    values = {**values, **{name: float(value) for name, value in measured.items()},
+              **phase.throughput(batch, training),
+              "seconds_training": training, "seconds": ended - began}
     phase.publish(state.params, step + 1)
     write(step, values)
-    if int(state.skipped) >= MAX_SKIPPED:
+    if skipped >= MAX_SKIPPED:
       newest = checkpoints.newest()
       last = ("there is no checkpoint yet" if newest is None
               else f"the last good checkpoint is {checkpoints.folder / str(newest)}")

@@ -42,12 +42,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from conductor_jax.models.qwen2 import Qwen2Config
+from conductor_jax.models.shapes import parameter_count
 from conductor_jax.training.flops import (
     hardware_flops,
     head_weights,
     layer_weights,
     model_flops,
-    parameter_count,
 )
 from conductor_jax.training.hardware import Accelerator
 

@@ -8,7 +8,7 @@ import numpy as np
 from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from conductor_jax.models.placement import Placement
+from conductor_jax.models.placement import ONE_DEVICE, Placement
 from conductor_jax.models.qwen2 import PARAMETER_AXES
 from conductor_jax.training.batch import GroupedBatch
 
@@ -48,7 +48,7 @@ def make_mesh(data: int, fsdp: int, tensor: int, devices: Sequence[jax.Device] |
 
 def placement(mesh: Mesh) -> Placement:
   """Where a model on the mesh computes; on a mesh of one device there is nothing to say."""
-  return Placement(mesh, tuple(RULES.items())) if mesh.size > 1 else Placement()
+  return Placement(mesh, tuple(RULES.items())) if mesh.size > 1 else ONE_DEVICE
 
 
 def parameter_shardings(mesh: Mesh, tree: Any) -> Any:
@@ -88,16 +88,20 @@ def place_batch(mesh: Mesh, batch: GroupedBatch, micro_batches: int) -> GroupedB
     x = x.reshape(micro_batches, -1, *x.shape[1:])
     return jax.make_array_from_callback(x.shape, sharding, lambda index: x[index])
 
-  return jax.tree.map(place, batch)
+  # The one transfer to the devices that a step is meant to make.
+  with jax.transfer_guard_host_to_device("allow"):
+    return jax.tree.map(place, batch)
 
 
 def initialise(
-    mesh: Mesh, build: Callable[[Placement], nnx.Module]) -> tuple[nnx.GraphDef, dict]:
+    mesh: Mesh, build: Callable[[Placement], nnx.Module], only: Callable[[dict], dict] = dict
+) -> tuple[nnx.GraphDef, dict]:
   """Builds a model straight onto the mesh; no device ever holds more than its own part.
 
   Args:
     mesh: where to.
     build: returns the module, which is told where it computes.
+    only: picks the parameters that are wanted; the others are never made.
 
   Returns:
     The module's graph definition, and its parameters as a nested dict of arrays.
@@ -105,9 +109,10 @@ def initialise(
   graph, shapes = abstract(mesh, build)
 
   def parameters():
-    return nnx.to_pure_dict(nnx.split(build(placement(mesh)))[1])
+    return only(nnx.to_pure_dict(nnx.split(build(placement(mesh)))[1]))
 
-  return graph, jax.jit(parameters, out_shardings=jax.tree.map(lambda x: x.sharding, shapes))()
+  shardings = jax.tree.map(lambda x: x.sharding, only(shapes))
+  return graph, jax.jit(parameters, out_shardings=shardings)()
 
 
 def abstract(mesh: Mesh, build: Callable[[Placement], nnx.Module]) -> tuple[nnx.GraphDef, dict]:

@@ -19,9 +19,9 @@ import pytest
 from jax.sharding import SingleDeviceSharding
 
 from conductor_jax.models.hf import export_safetensors, load_safetensors, tensor_name, tensors
-from conductor_jax.models.streaming import _writer, place
 from conductor_jax.models.qwen2 import Qwen2Config
 from conductor_jax.models.shapes import abstract_parameters
+from conductor_jax.models.streaming import _writer, place
 from conductor_jax.training.sharding import make_mesh, parameter_shardings
 
 SMALL = Qwen2Config(

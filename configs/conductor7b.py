@@ -1,0 +1,48 @@
+"""RL Conductor at the paper's size: Qwen2.5-7B, 200 iterations of 4 questions × 64 plans.
+
+    python -m experiments.train --config=configs/conductor7b.py --workdir=runs/conductor7b \\
+        --config.model.weights=Qwen2.5-7B-Instruct --config.tasks.path=DIR
+
+`weights` is a folder with the Hugging Face checkpoint, DIR one with benchmark files. The values
+are the paper's (arXiv 2512.04388): AdamW at 1e-6 without weight decay, cosine after 3 % of warm-up,
+clip 0.2, advantages over the group's standard deviation, no KL term, temperature 1.
+
+The mesh is that of 2 × H100 80 GB. A name after a colon chooses other devices:
+
+    --config=configs/conductor7b.py:v5e-16       16 TPU v5e, as v5e:4x4
+    --config=configs/conductor7b.py:v5p-4        4 TPU v5p, as v5p:2x2x1
+    --config=configs/conductor7b.py:h200         one GPU of 140 GiB, all weights
+    --config=configs/conductor7b.py:h200-lora    the same, adapters of rank 64 beside bfloat16
+
+Whether a step fits is known without the devices; 2 × H100 need PEAK of 79 GiB each:
+
+    python -m experiments.aot --config=configs/conductor7b.py --topology=h100:2
+"""
+
+from conductor_jax.config import default_config
+
+# Rows of 16 plans, as many at a time as there are devices.
+_VARIANTS = {
+    "h100-2": dict(mesh=dict(fsdp=2), grpo=dict(samples_per_row=16, micro_batches=8)),
+    "v5e-16": dict(mesh=dict(fsdp=16), grpo=dict(samples_per_row=8, micro_batches=2)),
+    "v5p-4": dict(mesh=dict(fsdp=4), grpo=dict(samples_per_row=16, micro_batches=4)),
+    "h200": dict(
+        mesh=dict(fsdp=1), grpo=dict(samples_per_row=16, micro_batches=16),
+        optimizer=dict(mu_dtype="bfloat16")),
+    "h200-lora": dict(
+        mesh=dict(fsdp=1), grpo=dict(samples_per_row=16, micro_batches=16),
+        model=dict(param_dtype="bfloat16", lora_rank=64, lora_alpha=128.0),
+        optimizer=dict(learning_rate=1e-5)),
+}
+
+
+def get_config(devices="h100-2"):
+  config = default_config()
+  config.model.name = "qwen2.5-7b"
+  config.tasks.source = "files"
+  config.tasks.train = 960
+  config.pool.source = "frontier"
+  config.rollout.max_prompt_tokens = 2048
+  config.sft.steps = 0
+  config.update(_VARIANTS[devices])
+  return config
