@@ -21,10 +21,10 @@ Whether a step fits is known without the devices; 2 × H100 need PEAK of 79 GiB 
 
 from conductor_jax.config import default_config
 
-# Rows of 16 plans, as many at a time as there are devices.
+# A micro-batch has a row of plans for every device.
 _VARIANTS = {
     "h100-2": dict(mesh=dict(fsdp=2), grpo=dict(samples_per_row=16, micro_batches=8)),
-    "v5e-16": dict(mesh=dict(fsdp=16), grpo=dict(samples_per_row=8, micro_batches=2)),
+    "v5e-16": dict(mesh=dict(fsdp=16), grpo=dict(samples_per_row=4, micro_batches=4)),
     "v5p-4": dict(mesh=dict(fsdp=4), grpo=dict(samples_per_row=16, micro_batches=4)),
     "h200": dict(
         mesh=dict(fsdp=1), grpo=dict(samples_per_row=16, micro_batches=16),

@@ -17,15 +17,15 @@ _CONFIG = config_flags.DEFINE_config_file(
     "config", None, "The configuration file; --config.KEY=VALUE sets one of its options.")
 
 
-def run(program: Callable[[ConfigDict], Any], required: Sequence[str] = ()) -> None:
-  """Runs `program(config)` with the command line's values.
+def start(program: Callable[[], Any], required: Sequence[str]) -> None:
+  """Runs `program()` with the command line's flags.
 
   The exit status is 2 after a fault that the user can mend, told in one line, and 143 after a run
   that was asked to stop.
 
   Args:
     program: what to run.
-    required: flags that must be given, beside the config.
+    required: flags that must be given.
   """
   def body(arguments: list[str]) -> None:
     if len(arguments) > 1:
@@ -33,9 +33,7 @@ def run(program: Callable[[ConfigDict], Any], required: Sequence[str] = ()) -> N
     if not flags.FLAGS["verbosity"].present:
       logging.set_verbosity(logging.WARNING)  # orbax reports every file it writes
     try:
-      check_config(_CONFIG.value)
-      check_shape(_CONFIG.value, model_shape(_CONFIG.value))
-      program(_CONFIG.value)
+      program()
     except UserError as fault:
       print(f"error: {fault}", file=sys.stderr)
       sys.exit(2)
@@ -43,8 +41,18 @@ def run(program: Callable[[ConfigDict], Any], required: Sequence[str] = ()) -> N
       print(f"{stopped}: run the same command to go on", file=sys.stderr)
       sys.exit(143)
 
-  flags.mark_flags_as_required(["config", *required])
+  flags.mark_flags_as_required(required)
   app.run(body)
+
+
+def run(program: Callable[[ConfigDict], Any], required: Sequence[str] = ()) -> None:
+  """Runs `program(config)`, as `start` does, with a config that passes its checks."""
+  def with_config() -> None:
+    check_config(_CONFIG.value)
+    check_shape(_CONFIG.value, model_shape(_CONFIG.value))
+    program(_CONFIG.value)
+
+  start(with_config, ["config", *required])
 
 
 def main(program: Callable[[ConfigDict, Path], Any]) -> None:

@@ -89,6 +89,8 @@ def open_run(config: ConfigDict, workdir: Path) -> Iterator[Run]:
     splits, left_out = chat.fitting(splits)
     policy = load_policy(config, open_mesh(config))
     again = claim(workdir, config)
+    # A policy is no use without it.
+    chat.tokenizer.save_pretrained(workdir / "tokenizer")
     size = sum(leaf.size for leaf in jax.tree.leaves(policy.whole(policy.trained))) / 1e6
     terminal.print(
         f"{workdir}: {'going on with' if again else 'starting'} a run of {size:.2f} M parameters "

@@ -16,7 +16,7 @@ def adamw(
   both: as much memory again as the moments take. Here the update is computed from the new moments
   only, which lie where the old ones lay.
 
-  The transformation's `update` takes `finite`; where it is False, the state stays as it is.
+  The transformation's `update` takes `usable`; where it is False, the state stays as it is.
 
   Args:
     schedule: updates made → learning rate.
@@ -30,13 +30,13 @@ def adamw(
   def init(params):
     return optax.scale_by_adam(mu_dtype=mu_dtype).init(params)
 
-  def update(gradient, state, params, *, finite: Bool[Array, ""]):
-    count = state.count + finite
+  def update(gradient, state, params, *, usable: Bool[Array, ""]):
+    count = state.count + usable
 
     def moment(decay, power):
       def one(gradient, old):
         new = decay * old.astype(jnp.float32) + (1 - decay) * gradient ** power
-        return jnp.where(finite, new.astype(old.dtype), old)
+        return jnp.where(usable, new.astype(old.dtype), old)
       return one
 
     mu = jax.tree.map(moment(b1, 1), gradient, state.mu)

@@ -81,13 +81,13 @@ class TrainStep:
   """One compiled step: (state, batch) → (state, measurements). The state is donated.
 
   The gradient of every micro-batch is added into one set of float32 arrays as the backward pass
-  goes, so that there is never a second one. A step whose loss or gradient is not finite changes
-  nothing but its own counters.
+  goes, so that there is never a second one. A step whose loss or gradient is not finite, or whose
+  batch has no token that counts, changes nothing but its own counters.
 
   Args:
     statistics: (parameters, reference, batch) → what the policy says of the batch's tokens.
     loss: of these statistics.
-    optimizer: what to do with the clipped gradient; its `update` takes `finite`, and its state
+    optimizer: what to do with the clipped gradient; its `update` takes `usable`, and its state
       stays as it is where that is False.
     schedule: the optimizer's, for the record.
     clip_norm: largest norm of the gradient.
@@ -133,17 +133,19 @@ class TrainStep:
       totals, value, measurements = gradient(state, frozen, reference, batch)
       norm = optax.tree.norm(totals)
       finite = jnp.isfinite(value) & jnp.isfinite(norm)
+      # Momentum would move a policy that learns nothing from its batch.
+      usable = finite & batch.completion_mask.any()
       scale = clip_scale(norm, clip_norm)
       updates, optimizer_state = optimizer.update(
-          jax.tree.map(lambda g: g * scale, totals), state.optimizer, state.params, finite=finite)
+          jax.tree.map(lambda g: g * scale, totals), state.optimizer, state.params, usable=usable)
       params = jax.tree.map(
-          lambda p, u: jnp.where(finite, (p + u).astype(p.dtype), p), state.params, updates)
+          lambda p, u: jnp.where(usable, (p + u).astype(p.dtype), p), state.params, updates)
 
       count = optax.tree.get(state.optimizer, "count")
       coefficient = state.entropy_coefficient
       if steer_entropy is not None:
         coefficient = jnp.where(
-            finite, steer_entropy(coefficient, measurements["entropy"]), coefficient)
+            usable, steer_entropy(coefficient, measurements["entropy"]), coefficient)
       measurements |= {
           "loss": value, "grad_norm": norm, "learning_rate": schedule(count),
           "skipped": (~finite).astype(jnp.float32),

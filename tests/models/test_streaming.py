@@ -6,10 +6,7 @@ Run as a program, this file is such a process: it loads and exports, and prints 
 import ctypes
 import json
 import math
-import os
-import socket
 import struct
-import subprocess
 import sys
 from pathlib import Path
 
@@ -23,6 +20,7 @@ from conductor_jax.models.qwen2 import Qwen2Config
 from conductor_jax.models.shapes import abstract_parameters
 from conductor_jax.models.streaming import _writer, place
 from conductor_jax.training.sharding import make_mesh, parameter_shardings
+from tests.training.host_devices import free_address, reports, start
 
 SMALL = Qwen2Config(
     vocab_size=32, hidden_size=16, intermediate_size=24, num_layers=3, num_heads=4,
@@ -128,28 +126,6 @@ def one_of_two_processes(folder: Path, address: str, index: int) -> dict:
           "exported": (folder / "two" / "model.safetensors").exists()}
 
 
-def start(devices: int, *arguments: str) -> subprocess.Popen:
-  environment = os.environ | {
-      "JAX_PLATFORMS": "cpu",
-      "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices} "
-                   "--xla_cpu_collective_call_terminate_timeout_seconds=300",
-      # Threads enough for every device to wait in.
-      "NPROC": "64",
-      "PYTHONPATH": os.pathsep.join(sys.path),
-  }
-  return subprocess.Popen([sys.executable, __file__, *arguments], env=environment, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-
-def reports(processes: list[subprocess.Popen]) -> list[dict]:
-  results = []
-  for process in processes:
-    out, err = process.communicate()
-    assert process.returncode == 0, err
-    results.append(json.loads(out.splitlines()[-1]))
-  return results
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
   folder = tmp_path_factory.mktemp("placement")
@@ -160,15 +136,14 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def eight(folder):
-  return reports([start(8, "eight", str(folder))])[0]
+  return reports(start(__file__, "eight", str(folder), devices=8))[0]
 
 
 @pytest.fixture(scope="module")
 def two(folder):
-  with socket.socket() as free:
-    free.bind(("127.0.0.1", 0))
-    address = f"127.0.0.1:{free.getsockname()[1]}"
-  return reports([start(4, "two", str(folder), address, str(index)) for index in range(2)])
+  address = free_address()
+  return reports(*(
+      start(__file__, "two", str(folder), address, str(index), devices=4) for index in range(2)))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -1,7 +1,7 @@
 """A small model, a ragged batch, and a step whose optimizer does nothing but keep the gradient."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -37,7 +37,7 @@ class Case:
 
   Attributes:
     loss: options of `grpo_loss` that differ from `GRPO`.
-    lora: whether adapters are trained, beside a frozen base.
+    lora: whether adapters are trained, beside a frozen base in bfloat16.
     reference: whether there is a KL term.
     tied: whether the output head is the embedding.
   """
@@ -61,10 +61,11 @@ def grid(*sizes: int) -> Mesh:
   return Mesh(np.array(jax.devices()[:np.prod(sizes)]).reshape(sizes), MESH_AXES)
 
 
-def build(placement: Placement = Placement(), lora: LoraConfig | None = None, tied: bool = False):
+def build(case: Case, placement: Placement) -> Qwen2:
   return Qwen2(
-      CONFIG if not tied else Qwen2Config(**vars(CONFIG) | {"tied": True}),
-      compute_dtype="float32", remat="dots", lora=lora, placement=placement, rngs=nnx.Rngs(0))
+      replace(CONFIG, tied=case.tied), compute_dtype="float32", remat="dots",
+      param_dtype="bfloat16" if case.lora else "float32", lora=LORA if case.lora else None,
+      placement=placement, rngs=nnx.Rngs(0))
 
 
 def random_parameters(mesh: Mesh, shapes: dict, seed: int) -> dict:
@@ -73,7 +74,7 @@ def random_parameters(mesh: Mesh, shapes: dict, seed: int) -> dict:
 
   def values(path, shape):
     centre = 1.0 if "norm" in path[-1].key else 0.0
-    return generator.normal(centre, 0.2, shape.shape).astype(np.float32)
+    return generator.normal(centre, 0.2, shape.shape).astype(shape.dtype)
 
   return jax.tree.map(
       lambda value, sharding: jax.make_array_from_callback(
@@ -115,9 +116,9 @@ def keep_gradient() -> optax.GradientTransformationExtraArgs:
 def make(
     case: Case, mesh: Mesh, optimizer: optax.GradientTransformationExtraArgs, *,
     micro_batches: int = 1, **options
-) -> tuple[TrainStep, TrainState]:
-  """A step for the case, and a first state."""
-  graph, shapes = abstract(mesh, partial(build, lora=LORA if case.lora else None, tied=case.tied))
+) -> tuple[TrainStep, TrainState, dict | None]:
+  """A step for the case, a first state, and what is frozen."""
+  graph, shapes = abstract(mesh, partial(build, case))
   params, reference = (random_parameters(mesh, shapes, seed) for seed in (0, 1))
   frozen = None
   if case.lora:
@@ -134,12 +135,12 @@ def make(
       optax.constant_schedule(1e-2), mesh=mesh, state=state, frozen=frozen,
       reference=reference if case.reference else None, micro_batches=micro_batches,
       **{"clip_norm": 1e9, **options})
-  return step, state
+  return step, state, frozen
 
 
 def loss_and_gradient(
     case: Case, mesh: Mesh, batch: GroupedBatch, micro_batches: int = 1) -> tuple[float, dict]:
-  step, state = make(case, mesh, keep_gradient(), micro_batches=micro_batches)
+  step, state, _ = make(case, mesh, keep_gradient(), micro_batches=micro_batches)
   state, measurements = step(state, batch)
   return float(measurements["loss"]), jax.tree.map(np.asarray, state.optimizer.gradient)
 

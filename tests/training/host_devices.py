@@ -20,7 +20,8 @@ def start(program: str, *arguments: str, devices: int) -> subprocess.Popen:
   """
   environment = os.environ | {
       "JAX_PLATFORMS": "cpu",
-      "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices} "
+      "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} "
+                   f"--xla_force_host_platform_device_count={devices} "
                    f"--xla_cpu_collective_call_terminate_timeout_seconds={_SECONDS}",
       # XLA's pool has a thread per device or this many, and a device that waits for the others in
       # two collectives at once holds two: with eight threads in all, everyone may wait for ever.

@@ -13,7 +13,7 @@ def state(value: float) -> TrainState:
   return TrainState(
       params={"layers": {"query": query}, "embedding": jnp.arange(4.0) + value},
       optimizer=(jnp.int32(7), {"layers": {"query": -query}}),
-      step=jnp.int32(value), skipped=jnp.int32(0))
+      step=jnp.int32(value), skipped=jnp.int32(0), entropy_coefficient=jnp.float32(value / 3))
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ def test_updates_and_moments_are_those_of_optax(mu_dtype):
   state, expected_state = ours.init(PARAMS), theirs.init(PARAMS)
   params = expected = PARAMS
   for gradient in gradients(4):
-    updates, state = ours.update(gradient, state, params, finite=jnp.bool_(True))
+    updates, state = ours.update(gradient, state, params, usable=jnp.bool_(True))
     wanted, expected_state = theirs.update(gradient, expected_state, expected)
     params, expected = optax.apply_updates(params, updates), optax.apply_updates(expected, wanted)
   # A rounded first moment is read as rounded, and decays in float32, which optax's does not.
@@ -44,9 +44,9 @@ def test_updates_and_moments_are_those_of_optax(mu_dtype):
 def test_a_gradient_that_is_not_finite_leaves_the_state_as_it_is():
   optimizer = adamw(SCHEDULE, mu_dtype="float32", **OPTIONS)
   first, second = gradients(2)
-  _, state = optimizer.update(first, optimizer.init(PARAMS), PARAMS, finite=jnp.bool_(True))
+  _, state = optimizer.update(first, optimizer.init(PARAMS), PARAMS, usable=jnp.bool_(True))
   broken = jax.tree.map(lambda g: g.at[0].set(jnp.nan), second)
-  _, after = optimizer.update(broken, state, PARAMS, finite=jnp.bool_(False))
+  _, after = optimizer.update(broken, state, PARAMS, usable=jnp.bool_(False))
   jax.tree.map(np.testing.assert_array_equal, after, state)
 
 

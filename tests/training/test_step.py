@@ -6,15 +6,17 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
-from jax.sharding import Mesh
 
 from conductor_jax.training.batch import Group, GroupedBatch, batch_counts, pack
 from conductor_jax.training.grpo import grpo_loss
 from conductor_jax.training.logprobs import batch_statistics
+from conductor_jax.training.optimizer import adamw, make_schedule
 from conductor_jax.training.sft import likelihood_loss
-from conductor_jax.training.sharding import MESH_AXES, parameter_shardings
-from conductor_jax.training.step import initial_state, make_optimizer, make_step
+from conductor_jax.training.sharding import parameter_shardings
+from conductor_jax.training.step import TrainStep, initial_state
+from tests.training.gradient_steps import CASES, grid, groups, keep_gradient, make
 
 TEMPERATURE, CHUNK = 0.8, 8
 GRPO = {
@@ -23,8 +25,11 @@ GRPO = {
     "entropy_coefficient": None}
 COMPLETION_LENGTHS = ((4, 2, 7), (3, 8, 1))
 
-statistics_of = jax.jit(
-    partial(batch_statistics, temperature=TEMPERATURE, chunk=CHUNK), static_argnames="graph")
+
+@partial(jax.jit, static_argnames="graph")
+def statistics_of(graph, params, batch, reference=None):
+  return batch_statistics(
+      params, reference, batch, graph=graph, temperature=TEMPERATURE, chunk=CHUNK)
 
 
 @partial(jax.jit, static_argnames=("graph", "kl_estimator"))
@@ -41,14 +46,14 @@ def grpo(graph, params, reference, batch, kl_estimator="k3"):
 
 @pytest.fixture(scope="module")
 def mesh():
-  return Mesh(np.array(jax.devices()[:1]).reshape(1, 1, 1), MESH_AXES)
+  return grid(1, 1, 1)
 
 
 @pytest.fixture(scope="module")
 def batch(tiny_model) -> GroupedBatch:
   """Two ragged groups of three completions, on-policy, with advantages of both signs."""
   generator = np.random.default_rng(1)
-  groups = [
+  rolled_out = [
       Group(
           prompt_tokens=generator.integers(31, size=width),
           completion_tokens=[generator.integers(31, size=n) for n in lengths],
@@ -56,7 +61,7 @@ def batch(tiny_model) -> GroupedBatch:
           rewards=np.zeros(3), accepted=np.ones(3, bool))
       for width, lengths in zip((4, 6), COMPLETION_LENGTHS, strict=True)]
   advantages = [np.array([1.0, -1.5, 0.5]), np.array([-0.5, 2.0, -1.0])]
-  batch = pack(groups, advantages, pad=0, multiple=8)
+  batch = pack(rolled_out, advantages, pad=0, multiple=8)
   graph, params = tiny_model()
   return replace(batch, sampler_logprobs=np.array(statistics_of(graph, params, batch).logprobs))
 
@@ -83,12 +88,6 @@ def copied(tree):
 
 def assert_equal(actual, expected):
   jax.tree.map(np.testing.assert_array_equal, actual, expected)
-
-
-def assert_close(actual, expected, tolerance):
-  jax.tree.map(
-      lambda a, b: np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance),
-      actual, expected)
 
 
 @pytest.mark.parametrize("advantage", [1.0, -1.0])
@@ -151,87 +150,73 @@ def test_the_exact_kl_is_the_mean_over_real_tokens_of_the_whole_distributions(
   assert expected > 1e-3
 
 
-def test_padding_and_masked_rows_change_neither_loss_nor_gradient(tiny_model, batch, elsewhere):
-  graph, params = tiny_model()
-  expected = grpo(graph, elsewhere, params, batch)
-
-  def widened(values, extra, fill):
-    # One more row, and `extra` more tokens at the end of every other.
-    return np.pad(values, [(0, 1), *[(0, 0)] * (values.ndim - 2), (0, extra)],
-                  constant_values=fill)
-
-  wide = GroupedBatch(
-      prompt_tokens=widened(batch.prompt_tokens, 3, 5),
-      prompt_mask=widened(batch.prompt_mask, 3, False),
-      completion_tokens=widened(batch.completion_tokens, 5, 7),
-      completion_mask=widened(batch.completion_mask, 5, False),
-      advantages=widened(batch.advantages, 5, 3.0),
-      sampler_logprobs=widened(batch.sampler_logprobs, 5, np.nan))
-  wide.prompt_mask[-1, 0] = True
-  assert wide.completion_tokens.shape == (3, 3, 13)
-  assert_close(grpo(graph, elsewhere, params, wide), expected, 1e-6)
+def make_optimizer(steps, warmup_fraction, decay, weight_decay):
+  schedule = make_schedule(
+      learning_rate=1e-2, steps=steps, warmup_fraction=warmup_fraction, decay=decay)
+  return adamw(
+      schedule, b1=0.9, b2=0.99, weight_decay=weight_decay, mu_dtype="float32"), schedule
 
 
 def test_one_likelihood_step_lowers_the_loss(tiny_model, batch, mesh):
   graph, params = tiny_model()
-  optimizer, schedule = make_optimizer(
-      learning_rate=1e-2, steps=10, warmup_fraction=0, decay="constant", b1=0.9, b2=0.99,
-      weight_decay=0, clip_norm=1.0)
+  optimizer, schedule = make_optimizer(10, 0, "none", 0)
   state = initial_state(mesh, placed(mesh, params), optimizer)
 
-  def statistics(params, reference, batch):
-    return batch_statistics(graph, params, batch, temperature=1.0, chunk=CHUNK)
-
   def loss(statistics, batch, counts, state):
+    del state
     return likelihood_loss(statistics, batch, counts)
 
-  step = make_step(loss, statistics, optimizer, schedule, mesh, state)
-  state, first = step(state, None, batch)
-  state, second = step(state, None, batch)
+  step = TrainStep(
+      partial(batch_statistics, graph=graph, temperature=1.0, chunk=CHUNK), loss, optimizer,
+      schedule, clip_norm=1.0, mesh=mesh, state=state)
+  state, first = step(state, batch)
+  state, second = step(state, batch)
   assert 3 < first["loss"] < 5  # about ln 31
   assert second["loss"] < first["loss"] - 0.05
   assert state.step == 2
 
 
-@pytest.fixture(scope="module")
-def stepping(tiny_model, mesh):
-  """A GRPO step with a linear warm-up over two of its twenty steps, and a way to a fresh state."""
+@pytest.fixture(scope="module", params=[1, 2])
+def stepping(tiny_model, mesh, request):
+  """A GRPO step in so many micro-batches, and a way to a fresh state.
+
+  It has a linear warm-up over two of its twenty steps, and moves the entropy coefficient to half of
+  itself plus a tenth of the entropy.
+  """
   graph, params = tiny_model()
-  optimizer, schedule = make_optimizer(
-      learning_rate=1e-2, steps=20, warmup_fraction=0.1, decay="cosine", b1=0.9, b2=0.99,
-      weight_decay=0.1, clip_norm=1.0)
+  optimizer, schedule = make_optimizer(20, 0.1, "cosine", 0.1)
 
   def fresh():
-    return initial_state(mesh, placed(mesh, params), optimizer)
+    return initial_state(mesh, placed(mesh, params), optimizer, entropy_coefficient=0.2)
 
   def loss(statistics, batch, counts, state):
-    loss, measurements = grpo_loss(statistics, batch, counts, **GRPO)
-    return loss, measurements._replace(sums=measurements.sums | {"told": state.step})
+    loss, measurements = grpo_loss(
+        statistics, batch, counts, **GRPO | {"entropy_coefficient": state.entropy_coefficient})
+    return loss, measurements._replace(maxima=measurements.maxima | {"told": state.step})
 
-  def statistics(params, reference, batch):
-    return statistics_of(graph, params, batch)
+  return TrainStep(
+      partial(batch_statistics, graph=graph, temperature=TEMPERATURE, chunk=CHUNK), loss, optimizer,
+      schedule, clip_norm=1.0, mesh=mesh, state=fresh(), micro_batches=request.param,
+      steer_entropy=lambda coefficient, entropy: coefficient / 2 + entropy / 10), fresh
 
-  return make_step(loss, statistics, optimizer, schedule, mesh, fresh()), fresh
 
-
-@pytest.mark.parametrize("broken", [np.nan, np.inf])
+@pytest.mark.parametrize("broken, row", [(np.nan, 0), (np.nan, 1), (np.inf, 1)])
 def test_a_step_that_is_not_finite_changes_only_its_counters_and_a_good_one_resets_them(
-    batch, stepping, broken):
+    batch, stepping, broken, row):
   step, fresh = stepping
-  state, _ = step(fresh(), None, batch)
-  state, _ = step(state, None, batch)
+  state, _ = step(fresh(), batch)
+  state, _ = step(state, batch)
   before = copied(state)
   assert before.step == 2 and before.skipped == 0
   advantages = batch.advantages.copy()
-  advantages[1, 0, 0] = broken
+  advantages[row, 0, 0] = broken
   for skipped in (1, 2):
-    state, measurements = step(state, None, replace(batch, advantages=advantages))
+    state, measurements = step(state, replace(batch, advantages=advantages))
     after = copied(state)
-    assert_equal((after.params, after.optimizer), (before.params, before.optimizer))
-    assert after.skipped == skipped and after.step == 2 + skipped
+    assert_equal(after, replace(before, step=2 + skipped, skipped=skipped))
     assert measurements["skipped"] == 1
     assert not np.isfinite(measurements["loss"])
-  state, measurements = step(state, None, batch)
+  state, measurements = step(state, batch)
   assert state.skipped == 0 and state.step == 5 and measurements["skipped"] == 0
   assert measurements["told"] == 4
   assert np.abs(np.asarray(state.params["final_norm"]) - before.params["final_norm"]).max() > 1e-3
@@ -245,7 +230,7 @@ def test_the_recorded_learning_rate_is_the_one_that_was_applied_also_after_a_ski
   state = fresh()
   for each in (broken, batch, batch, batch):
     before = copied(state.params)
-    state, measurements = step(state, None, each)
+    state, measurements = step(state, each)
     rates.append(float(measurements["learning_rate"]))
     moved.append(max(
         np.abs(a - b).max() for a, b in zip(
@@ -256,15 +241,30 @@ def test_the_recorded_learning_rate_is_the_one_that_was_applied_also_after_a_ski
   np.testing.assert_allclose(moved[2:], rates[2:], rtol=0.25)
 
 
-@pytest.mark.parametrize("decay, warmup, expected", [
-    ("cosine", 0.1, {0: 0, 5: 0.5, 10: 1, 55: 0.5, 100: 0}),
-    ("cosine", 0, {0: 1, 50: 0.5, 100: 0}),
-    ("constant", 0.1, {0: 0, 5: 0.5, 10: 1, 55: 1, 100: 1}),
-    ("constant", 0, {0: 1, 100: 1}),
-])
-def test_the_schedule_warms_up_linearly_then_decays_or_stays(decay, warmup, expected):
-  _, schedule = make_optimizer(
-      learning_rate=2e-3, steps=100, warmup_fraction=warmup, decay=decay, b1=0.9, b2=0.99,
-      weight_decay=0, clip_norm=1.0)
-  for step, share in expected.items():
-    np.testing.assert_allclose(schedule(step), 2e-3 * share, rtol=1e-5, atol=1e-9)
+def test_the_entropy_bonus_of_a_step_has_the_states_coefficient_and_steers_the_next_one(
+    tiny_model, batch, stepping):
+  graph, params = tiny_model()
+  entropies = np.asarray(statistics_of(graph, params, batch).entropy)
+  entropy = entropies[batch.completion_mask].mean()
+  step, fresh = stepping
+  # The first step's learning rate is 0, so that the second step's policy is the same.
+  state, first = step(fresh(), batch)
+  state, second = step(state, batch)
+  np.testing.assert_allclose(first["entropy"], entropy, rtol=1e-5)
+  coefficients = [first["entropy_coefficient"], second["entropy_coefficient"],
+                  state.entropy_coefficient]
+  expected = [0.2, 0.1 + entropy / 10, 0.05 + 0.15 * entropy]
+  np.testing.assert_allclose(coefficients, expected, rtol=1e-5)
+  np.testing.assert_allclose(
+      first["loss"] - second["loss"], (expected[1] - expected[0]) * entropy, rtol=1e-4)
+
+
+def test_a_gradient_above_the_largest_norm_is_scaled_down_to_it_and_its_own_norm_is_recorded():
+  batch = pack(*groups(), pad=0)
+  norms = []
+  for limit in (1e9, 0.25):
+    step, state, _ = make(CASES["policy alone"], grid(1, 1, 1), keep_gradient(), clip_norm=limit)
+    state, measurements = step(state, batch)
+    norms += [float(measurements["grad_norm"]), float(optax.tree.norm(state.optimizer.gradient))]
+  assert norms[0] > 0.5
+  np.testing.assert_allclose(norms, [norms[0]] * 3 + [0.25], rtol=1e-5)
