@@ -236,7 +236,9 @@ def check_config(config: ConfigDict) -> None:
   if not set(config.model.lora_targets) <= set(LORA_TARGETS) or not config.model.lora_targets:
     refuse("model.lora_targets", f"must be some of {', '.join(LORA_TARGETS)}")
   samples_per_row = config.grpo.samples_per_row or config.grpo.group_size
-  rows_of_a_prompt = {"grpo": config.grpo.group_size // samples_per_row, "sft": 1}
+  rows_of_a_prompt = {"grpo": config.grpo.group_size // samples_per_row}
+  if config.sft.steps:
+    rows_of_a_prompt["sft"] = 1
   for phase, rows in rows_of_a_prompt.items():
     micro_batches = value(f"{phase}.micro_batches")
     parts = config.mesh.data * config.mesh.fsdp * micro_batches
@@ -273,10 +275,11 @@ def check_shape(config: ConfigDict, shape: Qwen2Config) -> None:
       "tensor": {"num_heads": shape.num_heads, "num_kv_heads": shape.num_kv_heads,
                  "intermediate_size": shape.intermediate_size},
       "fsdp": {"hidden_size": shape.hidden_size},
-      "tensor × fsdp": {"vocab_size": shape.vocab_size,
-                        "num_heads × head_dim": shape.num_heads * shape.head_dim,
-                        "intermediate_size": shape.intermediate_size}}
-  parts = {"tensor": mesh.tensor, "fsdp": mesh.fsdp, "tensor × fsdp": mesh.tensor * mesh.fsdp}
+      "tensor × fsdp": {"num_heads × head_dim": shape.num_heads * shape.head_dim,
+                        "intermediate_size": shape.intermediate_size},
+      "data × fsdp × tensor": {"vocab_size": shape.vocab_size}}
+  parts = {"tensor": mesh.tensor, "fsdp": mesh.fsdp, "tensor × fsdp": mesh.tensor * mesh.fsdp,
+           "data × fsdp × tensor": mesh.data * mesh.fsdp * mesh.tensor}
   for axis, sizes in widths.items():
     for name, size in sizes.items():
       if size % parts[axis]:

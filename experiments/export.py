@@ -8,6 +8,7 @@ the adapters merged into its weights.
 """
 
 import json
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -20,7 +21,8 @@ from conductor_jax.models.hf import export_safetensors
 from conductor_jax.models.peft import export_peft, merge_lora
 from conductor_jax.models.tokenizer import load_tokenizer
 from conductor_jax.training.checkpoint import Checkpoints
-from experiments.policy import load_policy, open_mesh
+from conductor_jax.training.step import TrainState
+from experiments.policy import Policy, abstract_policy, load_policy, open_mesh
 from experiments.program import start
 from experiments.steps import grpo_step, sft_step
 
@@ -42,34 +44,47 @@ def read_run_config(workdir: Path) -> ConfigDict:
   try:
     config.update(json.loads(path.read_text()))
   except FileNotFoundError as fault:
-    raise UserError(f"there is no run in {workdir}: it has no {path.name}") from fault
+    raise UserError(
+        f"--workdir={workdir}: there is no run in it, it has no {path.name}") from fault
   except (OSError, ValueError, TypeError, KeyError) as fault:
     raise UserError(f"{path} cannot be read: {fault}") from fault
   return config
 
 
+def newest_state(
+    workdir: Path, config: ConfigDict, policy: Policy) -> tuple[str, int, TrainState]:
+  """The phase, step and state of a run's newest checkpoint, for a policy in shapes.
+
+  Raises:
+    UserError: there is no checkpoint, or none that can be read.
+  """
+  for phase, build in (("grpo", partial(grpo_step, reference=None)), ("sft", sft_step)):
+    folder = (workdir / "checkpoints" / phase).absolute()
+    # A phase that has begun has its folder, and not yet a checkpoint.
+    if not folder.exists():
+      continue
+    checkpoints = Checkpoints(folder, keep=config.checkpoint.keep, say=print)
+    found = checkpoints.restore(build(config, policy, compile_only=True)[1])
+    checkpoints.close()
+    if found is not None:
+      return phase, *found[:2]
+  raise UserError(f"{workdir} has no checkpoint yet: export when the run has written one")
+
+
 def export() -> None:
   """Reads the newest checkpoint and writes it in another format."""
   workdir, output = Path(_WORKDIR.value), Path(_OUTPUT.value)
+  # Known before anything large is read.
+  if output.exists() and not (output.is_dir() and not any(output.iterdir())):
+    raise UserError(f"--output={output} exists: remove it, or name another folder to write to")
   config = read_run_config(workdir)
-  policy = load_policy(config, open_mesh(config))
-  for phase, build in (("grpo", lambda: grpo_step(config, policy, None)),
-                       ("sft", lambda: sft_step(config, policy))):
-    folder = workdir / "checkpoints" / phase
-    if folder.exists():
-      break
-  else:
-    raise UserError(f"{workdir} has no checkpoint yet")
-  checkpoints = Checkpoints(folder.absolute(), keep=config.checkpoint.keep, say=print)
-  found = checkpoints.restore(build()[1])
-  checkpoints.close()
-  if found is None:
-    raise UserError(f"{workdir} has no checkpoint yet")
-  step, state, _ = found
+  policy = abstract_policy(config, open_mesh(config))
+  phase, step, state = newest_state(workdir, config, policy)
   if policy.frozen is None or _MERGE.value:
-    params = policy.whole(state.params)
+    params = state.params
     if policy.frozen is not None:
-      params = merge_lora(policy.frozen, state.params, config.model.lora_alpha)
+      params = merge_lora(
+          load_policy(config, policy.mesh).frozen, params, config.model.lora_alpha)
     export_safetensors(
         output, params, policy.shape, _DTYPE.value,
         tokenizer=load_tokenizer(workdir / "tokenizer"))

@@ -13,9 +13,6 @@ from conductor_jax.errors import UserError
 from conductor_jax.training.loop import Interrupted
 from experiments.policy import model_shape
 
-_CONFIG = config_flags.DEFINE_config_file(
-    "config", None, "The configuration file; --config.KEY=VALUE sets one of its options.")
-
 
 def start(program: Callable[[], Any], required: Sequence[str]) -> None:
   """Runs `program()` with the command line's flags.
@@ -32,25 +29,28 @@ def start(program: Callable[[], Any], required: Sequence[str]) -> None:
       raise app.UsageError(f"unknown arguments: {' '.join(arguments[1:])}")
     if not flags.FLAGS["verbosity"].present:
       logging.set_verbosity(logging.WARNING)  # orbax reports every file it writes
-    try:
-      program()
-    except UserError as fault:
-      print(f"error: {fault}", file=sys.stderr)
-      sys.exit(2)
-    except Interrupted as stopped:
-      print(f"{stopped}: run the same command to go on", file=sys.stderr)
-      sys.exit(143)
+    program()
 
   flags.mark_flags_as_required(required)
-  app.run(body)
+  try:
+    app.run(body)  # reads the config too, which may refuse its variant
+  except UserError as fault:
+    print(f"error: {fault}", file=sys.stderr)
+    sys.exit(2)
+  except Interrupted as stopped:
+    print(f"{stopped}: run the same command to go on", file=sys.stderr)
+    sys.exit(143)
 
 
 def run(program: Callable[[ConfigDict], Any], required: Sequence[str] = ()) -> None:
   """Runs `program(config)`, as `start` does, with a config that passes its checks."""
+  config = config_flags.DEFINE_config_file(
+      "config", None, "The configuration file; --config.KEY=VALUE sets one of its options.")
+
   def with_config() -> None:
-    check_config(_CONFIG.value)
-    check_shape(_CONFIG.value, model_shape(_CONFIG.value))
-    program(_CONFIG.value)
+    check_config(config.value)
+    check_shape(config.value, model_shape(config.value))
+    program(config.value)
 
   start(with_config, ["config", *required])
 

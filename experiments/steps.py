@@ -33,11 +33,20 @@ def _statistics(config: ConfigDict, policy: Policy, temperature: float):
                  chunk=config.model.logprob_chunk)
 
 
-def sft_step(config: ConfigDict, policy: Policy) -> tuple[TrainStep, TrainState]:
-  """The warm start's step, and the state it begins with, around the policy's own arrays."""
+def sft_step(
+    config: ConfigDict, policy: Policy, *, compile_only: bool = False
+) -> tuple[TrainStep, TrainState]:
+  """The warm start's step, and the state it begins with, around the policy's own arrays.
+
+  Args:
+    config: the options.
+    policy: where the warm start begins.
+    compile_only: the policy is in shapes, and so is the state.
+  """
   schedule = _schedule(config.sft, config.sft.steps)
   optimizer = _optimizer(config, schedule)
-  state = initial_state(policy.mesh, policy.trained, optimizer)
+  state = (abstract_state if compile_only else initial_state)(
+      policy.mesh, policy.trained, optimizer)
 
   def loss(statistics, batch, counts, state):
     del state

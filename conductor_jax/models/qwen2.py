@@ -39,7 +39,7 @@ from conductor_jax.models.rotary import recency_bias, rotary, rotate
 # Logical axes of every parameter as it is stored; layer parameters have a leading "layers" axis.
 PARAMETER_AXES = {
     "embedding": ("vocab", "embed"),
-    "head": (None, "logits"),
+    "head": (None, "head_vocab"),
     "final_norm": ("embed",),
     "attention_norm": ("layers", "embed"),
     "query": ("layers", "embed", "heads"),
@@ -232,11 +232,11 @@ class Qwen2(nnx.Module):
     return self.placement.constrain(x, "rows", *inner, None)
 
   def output_head(self) -> Float[Array, "embed vocab"]:
-    """The matrix that turns hidden states into logits, as it is stored."""
-    if not self.config.tied:
-      return self.head[...]
-    return self.placement.gather(
-        self.embedding[...], PARAMETER_AXES["embedding"], ("logits", None)).T
+    """The matrix that turns hidden states into logits; every device has its part of the logits."""
+    if self.config.tied:
+      return self.placement.gather(
+          self.embedding[...], PARAMETER_AXES["embedding"], ("logits", None)).T
+    return self.placement.gather(self.head[...], PARAMETER_AXES["head"], (None, "logits"))
 
   def _angles(self, positions):
     return rotary(positions, self.config.head_dim, self.config.rope_theta)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
+from jax.experimental import multihost_utils
 
 from conductor_jax.errors import UserError
 from conductor_jax.training.step import TrainState
@@ -83,9 +84,11 @@ class Checkpoints:
         self._say(f"checkpoint {self.folder / str(step)} is corrupt ({reason}): "
                   "falling back to the one before")
         continue
-      for broken in corrupt:
-        aside = self.folder.with_name(f"{self.folder.name}-{broken}.corrupt")
-        (self.folder / str(broken)).rename(aside)
+      if jax.process_index() == 0:
+        for broken in corrupt:
+          aside = self.folder.with_name(f"{self.folder.name}-{broken}.corrupt")
+          (self.folder / str(broken)).rename(aside)
+      multihost_utils.sync_global_devices(f"corrupt checkpoints of {self.folder.name} set aside")
       self._manager.reload()
       return step, state, record
     if steps:

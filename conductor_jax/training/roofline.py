@@ -12,14 +12,15 @@ optimizer's update follows once:
                    over "data" / interconnect bandwidth
 
 On one device, with f, t and d devices along "fsdp", "tensor" and "data", b bytes a number in
-computation, s bytes a stored weight, N = (L · W + E · V) / t weights that a pass multiplies with, T
-tokens and C completion tokens, c = 1 where the backward pass computes the layers again (else 0) and
-r = 1 with a reference (else 0):
+computation, s bytes a stored weight, N = L · W / t weights of the layers that a pass multiplies
+with, n = E · V / (f t d) of the head, T tokens and C completion tokens, c = 1 where the backward
+pass computes the layers again (else 0) and r = 1 with a reference (else 0):
 
     memory         weights       (2 + r) (s N / f + b N) + (2 + c + r) b N
                                  each pass reads its shard and writes what was gathered, then reads
                                  it for every product
-                   gradients     2 b N + 8 N / f
+                   head          (s + b) n + (3 + r) b n
+                   gradients     2 b N + 8 N / f + 8 n
                                  written whole, read to be scattered, added to float32 shards
                    activations   (3 + c + r) b T L (7 E + (2 H D + 2 K D + 3 M) / t)
                                  every product reads its input and writes its output
@@ -29,6 +30,8 @@ r = 1 with a reference (else 0):
                    gradients     (f − 1) / f · b N                  reduce-scatter
                    activations   (2 + c + r) · 4 L (t − 1) / t · b T E
                                  two all-reduces a layer and pass
+                   head          (3 + r) (f d − 1) · b C E
+                                 hidden states of all rows, twice, and their gradient
     update         memory        32 P / (f t): AdamW reads and writes float32 weights and moments,
                                  and reads the gradients twice, of P trained parameters
                    interconnect  8 (d − 1) / d · P / (f t)
@@ -146,8 +149,8 @@ def roofline(
       useful=step.model_flops() / peak)
 
 
-def _multiplied(config: Qwen2Config) -> int:
-  return config.num_layers * layer_weights(config) + head_weights(config)
+def _layers(config: Qwen2Config) -> int:
+  return config.num_layers * layer_weights(config)
 
 
 def _passes(step: StepShape) -> tuple[int, int]:
@@ -160,10 +163,11 @@ def _rows_on_a_device(step: StepShape, data: int, fsdp: int) -> float:
 
 
 def _memory_bytes(step: StepShape, data: int, fsdp: int, tensor: int) -> float:
-  config, b = step.config, step.compute_bytes
+  config, b, s = step.config, step.compute_bytes, step.stored_bytes
   again, reference = _passes(step)
-  weights = _multiplied(config) / tensor
-  gradients = (step.adapter_weights or _multiplied(config)) / tensor
+  layers = _layers(config) / tensor
+  head = head_weights(config) / (data * fsdp * tensor)
+  gradients = (step.adapter_weights or _layers(config)) / tensor
   rows = _rows_on_a_device(step, data, fsdp)
   completions = rows * step.samples * step.completion
   tokens = rows * step.prompt + completions
@@ -171,9 +175,10 @@ def _memory_bytes(step: StepShape, data: int, fsdp: int, tensor: int) -> float:
            + 3 * config.intermediate_size)
   width = 7 * config.hidden_size + split / tensor
   return (
-      (2 + reference) * (step.stored_bytes * weights / fsdp + b * weights)
-      + (2 + again + reference) * b * weights
-      + 2 * b * gradients + 8 * gradients / fsdp
+      (2 + reference) * (s * layers / fsdp + b * layers)
+      + (2 + again + reference) * b * layers
+      + (s + b) * head + (3 + reference) * b * head
+      + 2 * b * gradients + 8 * gradients / fsdp + (0 if step.adapter_weights else 8 * head)
       + (3 + again + reference) * b * tokens * config.num_layers * width
       + (3 + reference) * 8 * completions * config.vocab_size / tensor)
 
@@ -181,10 +186,13 @@ def _memory_bytes(step: StepShape, data: int, fsdp: int, tensor: int) -> float:
 def _received_bytes(step: StepShape, data: int, fsdp: int, tensor: int) -> float:
   config, b = step.config, step.compute_bytes
   again, reference = _passes(step)
-  weights = _multiplied(config) / tensor
-  gradients = (step.adapter_weights or _multiplied(config)) / tensor
-  tokens = _rows_on_a_device(step, data, fsdp) * (step.prompt + step.samples * step.completion)
+  layers = _layers(config) / tensor
+  gradients = (step.adapter_weights or _layers(config)) / tensor
+  rows = _rows_on_a_device(step, data, fsdp)
+  completions = rows * step.samples * step.completion
+  tokens = rows * step.prompt + completions
   reduced = 4 * config.num_layers * (tensor - 1) / tensor * b * tokens * config.hidden_size
+  hidden = (data * fsdp - 1) * b * completions * config.hidden_size
   return (
-      (fsdp - 1) / fsdp * b * ((2 + reference) * weights + gradients)
-      + (2 + again + reference) * reduced)
+      (fsdp - 1) / fsdp * b * ((2 + reference) * layers + gradients)
+      + (2 + again + reference) * reduced + (3 + reference) * hidden)

@@ -24,10 +24,11 @@ RULES = {
     "mlp": "tensor",
     "head_inputs": ("tensor", "fsdp"),
     "mlp_inputs": ("tensor", "fsdp"),
-    # Of the output head: its matrix is never gathered, hidden states of a few tokens are.
-    "logits": ("fsdp", "tensor"),
-    # Of activations: rows are spread over every axis that holds different data.
+    "head_vocab": ("fsdp", "tensor"),
+    # Of activations: rows are spread over every axis that holds different data. The output head is
+    # never gathered, hidden states of a few tokens are: each device has its part of their logits.
     "rows": ("data", "fsdp"),
+    "logits": ("fsdp", "tensor", "data"),
 }
 
 

@@ -7,7 +7,7 @@ from conductor_jax.training.hardware import Accelerator, find_accelerator
 from conductor_jax.training.roofline import StepShape, roofline
 
 # Width 2, 2 layers, 1 head and 1 key-value head of width 2, SwiGLU of 3, vocabulary 5: a pass
-# multiplies with N = 2 · 34 + 10 = 78 weights. There are 6 biases and 4 scales more in a layer, and
+# multiplies with N = 2 · 34 = 68 weights of layers and n = 10 of the head. There are 6 biases and 4 scales more in a layer, and
 # 2 scales and 10 numbers of the embedding beside the layers.
 TINY = Qwen2Config(
     vocab_size=5, hidden_size=2, intermediate_size=3, num_layers=2, num_heads=1, num_kv_heads=1,
@@ -28,12 +28,13 @@ def test_arithmetic_is_the_recomputing_steps_flops_over_the_peak():
 
 def test_memory_equals_the_hand_count():
   # 28 tokens, 16 of them in completions.
-  weights = 2 * (4 * 78 + 2 * 78) + 2 * 2 * 78
-  gradients = 2 * 2 * 78 + 8 * 78
+  weights = 2 * (4 * 68 + 2 * 68) + 2 * 2 * 68
+  head = (4 + 2) * 10 + 3 * 2 * 10
+  gradients = 2 * 2 * 68 + 8 * 68 + 8 * 10
   activations = 3 * 2 * 28 * 2 * (7 * 2 + 2 * 2 + 2 * 2 + 3 * 3)
   logits = 3 * 8 * 16 * 5
   result = roofline(STEP, UNIT, **ONE)
-  assert result.memory == weights + gradients + activations + logits
+  assert result.memory == weights + head + gradients + activations + logits
 
 
 def test_one_device_receives_nothing():
@@ -41,11 +42,13 @@ def test_one_device_receives_nothing():
 
 
 def test_every_micro_batch_gathers_the_weights_again():
-  # Three quarters of 78 weights of 2 bytes: gathered forward and backward, and scattered gradients.
+  # Three quarters of 68 weights of 2 bytes: gathered forward and backward, and scattered gradients.
+  # Of the three others, 4 hidden states of 2 numbers, as often.
   mesh = dict(data=1, fsdp=4, tensor=1)
-  assert roofline(STEP, UNIT, **mesh).interconnect == 3 * 0.75 * 2 * 78
+  received = 3 * 0.75 * 2 * 68 + 3 * 3 * 2 * 4 * 2
+  assert roofline(STEP, UNIT, **mesh).interconnect == received
   split = replace(STEP, rows=8, micro_batches=2)
-  assert roofline(split, UNIT, **mesh).interconnect == 2 * 3 * 0.75 * 2 * 78
+  assert roofline(split, UNIT, **mesh).interconnect == 2 * received
 
 
 def test_tensor_parallelism_sums_activations_twice_a_layer_and_pass():
@@ -67,7 +70,8 @@ def test_gradients_of_data_parallel_replicas_are_summed_once_a_step():
   parameters = 2 * (34 + 6 + 4) + 20 + 2
   result = roofline(STEP, slow, data=2, fsdp=1, tensor=1)
   assert result.update == pytest.approx(8 * 0.5 * parameters / 0.01)
-  assert result.interconnect == 0
+  # The other replica's 8 hidden states, forward and backward, and their gradients.
+  assert result.interconnect == pytest.approx(3 * 2 * 8 * 2 / 0.01)
 
 
 def test_the_longest_part_decides_and_the_update_is_added():
@@ -83,7 +87,7 @@ def test_full_rematerialisation_costs_arithmetic_and_memory():
   forward = STEP.model_flops() / 3 - 2 * 10 * 16
   assert full.arithmetic - none.arithmetic == forward
   activations = 2 * 28 * 2 * (7 * 2 + 2 * 2 + 2 * 2 + 3 * 3)
-  assert full.memory - none.memory == activations + 2 * 78
+  assert full.memory - none.memory == activations + 2 * 68
 
 
 def test_a_compute_bound_step_of_a_large_model_stays_below_its_peak():
