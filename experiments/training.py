@@ -81,6 +81,10 @@ def open_run(config: ConfigDict, workdir: Path) -> Iterator[Run]:
   Raises:
     UserError: something in the config, the tasks, the workers or the work directory is unusable.
   """
+  if jax.process_count() > 1:
+    raise UserError(
+        f"this run has {jax.process_count()} processes, and rollouts are collected in one: start "
+        "it on one host")
   clock, terminal, stop = Clock(), Terminal(), StopSignals()
   check_claim(workdir, config)
   splits = load_splits(config)

@@ -137,9 +137,9 @@ class JaxSampler:
     seeds = np.concatenate([seeds, np.repeat(seeds[:1], filler, axis=0)]).astype(np.uint32)
     width = min(round_up(max(map(len, prompts)), 16), self._max_prompt)
     tokens, mask = pad_right(prompts, width, self._eos)
+    arguments = jax.device_put((tokens, mask, seeds, np.float32(temperature)))
     tokens, logprobs, lengths = jax.device_get(generate(
-        self._graph, self._params, jnp.asarray(tokens), jnp.asarray(mask), jnp.asarray(seeds),
-        jnp.float32(temperature), max_tokens=self._max_tokens, eos=self._eos))
+        self._graph, self._params, *arguments, max_tokens=self._max_tokens, eos=self._eos))
 
     def completion(row, sample):
       length = lengths[row, sample]

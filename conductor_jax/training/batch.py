@@ -11,9 +11,6 @@ from jaxtyping import Array, Bool, Float, Int
 
 from conductor_jax.models.padding import pad_right, padded_width
 
-# The model reads every completion token but the last, so a width of 1 would leave it none.
-_MIN_COMPLETION_WIDTH = 2
-
 
 @dataclass(frozen=True)
 class Group:
@@ -118,7 +115,7 @@ def pack(
   prompts = [group.prompt_tokens for group in groups for _ in range(size // samples)]
   tokens = [t for group in groups for t in group.completion_tokens]
   width = padded_width(max(map(len, prompts)), multiple)
-  length = max(padded_width(max(map(len, tokens)), multiple), _MIN_COMPLETION_WIDTH)
+  length = padded_width(max(map(len, tokens)), multiple)
   prompt_tokens, prompt_mask = pad_right(prompts, width, pad)
   completion_tokens, completion_mask = pad_right(tokens, length, pad)
   logprobs, _ = pad_right(

@@ -68,20 +68,20 @@ def train_phase(
     UserError: too many steps in a row without a finite gradient.
   """
   for step in range(start, phase.steps):
-    began = time.perf_counter()
-    batch, values = phase.batch(step)
-    collected = time.perf_counter()
     # What goes to the devices and comes back does so by name: an array that strays costs a wait.
     with jax.transfer_guard("disallow"):
+      began = time.perf_counter()
+      batch, values = phase.batch(step)
+      collected = time.perf_counter()
       state, measurements = phase.update(state, batch)
       measured, skipped = jax.device_get((measurements, state.skipped))
-    ended = time.perf_counter()
+      ended = time.perf_counter()
+      phase.publish(state.params, step + 1)
     training = ended - collected
-    values = {**values, **{name: float(value) for name, value in measured.items()},
-              **phase.throughput(batch, training),
-              "seconds_training": training, "seconds": ended - began}
-    phase.publish(state.params, step + 1)
-    write(step, values)
+    write(step, {
+        **values, **{name: float(value) for name, value in measured.items()},
+        **phase.throughput(batch, training),
+        "seconds_training": training, "seconds": ended - began})
     if skipped >= MAX_SKIPPED:
       newest = checkpoints.newest()
       last = ("there is no checkpoint yet" if newest is None
