@@ -106,8 +106,8 @@ def keep_gradient() -> optax.GradientTransformationExtraArgs:
   def init(params):
     return Kept(jnp.int32(0), jax.tree.map(jnp.zeros_like, params))
 
-  def update(gradient, state, params, *, finite):
-    del finite
+  def update(gradient, state, params, *, usable):
+    del usable
     return jax.tree.map(jnp.zeros_like, params), Kept(state.count + 1, gradient)
 
   return optax.GradientTransformationExtraArgs(init, update)

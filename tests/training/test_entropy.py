@@ -6,9 +6,13 @@ import pytest
 from conductor_jax.training.entropy import steer_entropy
 
 
+@jax.jit
+def steer(coefficient, entropy):
+  return steer_entropy(coefficient, entropy, target=0.2, rate=0.01, maximum=0.05)
+
+
 def steered(coefficient, entropy):
-  return jax.jit(lambda c, e: steer_entropy(c, e, target=0.2, rate=0.01, maximum=0.05))(
-      jnp.float32(coefficient), jnp.float32(entropy))
+  return steer(jnp.float32(coefficient), jnp.float32(entropy))
 
 
 @pytest.mark.parametrize("coefficient, entropy, expected", [

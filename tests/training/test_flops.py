@@ -79,7 +79,8 @@ def test_throughput_counts_what_is_no_padding():
   batch = GroupedBatch(
       prompt_tokens=np.zeros((1, 5), np.int32), prompt_mask=np.arange(5)[None] < 3,
       completion_tokens=np.zeros(mask.shape, np.int32), completion_mask=mask,
-      advantages=np.zeros(mask.shape, np.float32), sampler_logprobs=np.zeros(mask.shape, np.float32))
+      advantages=np.zeros(mask.shape, np.float32),
+      sampler_logprobs=np.zeros(mask.shape, np.float32))
   flops = model_flops(TINY, PROMPTS, COMPLETIONS)
   assert throughput(TINY, batch, 2.0, devices=1, device_kind="cpu") == {
       "tokens_per_second": 3.0, "model_flops_per_second": flops / 2}

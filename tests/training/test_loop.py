@@ -1,6 +1,9 @@
+import time
 from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from conductor_jax.errors import UserError
@@ -28,21 +31,26 @@ def counting_phase(steps, *, finite=lambda step: True, published=None):
     read.append(step)
     return step, {"asked": float(step)}
 
-  def update(state, reference, batch):
+  def update(state, batch):
     skipped = 0 if finite(batch) else int(state.skipped) + 1
-    return TrainState({"w": batch}, None, state.step + 1, jnp.int32(skipped)), {
-        "loss": jnp.float32(batch)}
+    return state_of(batch, state.step + 1, skipped), {
+        "loss": np.float32(batch), "skipped": np.float32(not finite(batch))}
 
   return Phase(
-      name="sft", steps=steps, batch=batch, update=update, reference=None,
+      name="sft", steps=steps, batch=batch, update=update,
+      throughput=lambda batch, seconds: {"speed": (batch + 1) / seconds},
       record=lambda: {"cursor": len(read)},
       publish=lambda params, version: published.append((params["w"], version))
       if published is not None else None,
       checkpoint_every=2)
 
 
+def state_of(value, step, skipped):
+  return TrainState({"w": value}, None, np.int32(step), np.int32(skipped), np.float32(0))
+
+
 def fresh():
-  return TrainState({"w": -1}, None, jnp.int32(0), jnp.int32(0))
+  return state_of(-1, 0, 0)
 
 
 def test_every_step_is_published_written_and_checkpointed_when_due(tmp_path):
@@ -90,8 +98,35 @@ def test_a_run_that_was_never_finite_says_that_there_is_no_checkpoint(tmp_path):
                 write=lambda step, values: None, stop=lambda: False)
 
 
-def test_two_are_survived(tmp_path):
+def test_two_are_survived_and_recorded(tmp_path):
+  skipped = {}
   state = train_phase(
       counting_phase(9, finite=lambda step: step not in (3, 4, 6, 7)), fresh(), start=0,
-      checkpoints=Kept(tmp_path), write=lambda step, values: None, stop=lambda: False)
+      checkpoints=Kept(tmp_path),
+      write=lambda step, values: skipped.update({step: values["skipped"]}), stop=lambda: False)
   assert int(state.step) == 9
+  assert [step for step, value in skipped.items() if value] == [3, 4, 6, 7]
+
+
+def test_the_speed_is_that_of_the_update_without_the_time_that_its_batch_took(tmp_path):
+  phase = counting_phase(2)
+
+  def slow(step):
+    time.sleep(0.05)
+    return phase.batch(step)
+
+  written = []
+  train_phase(replace(phase, batch=slow), fresh(), start=0, checkpoints=Kept(tmp_path),
+              write=lambda step, values: written.append(values), stop=lambda: False)
+  for step, values in enumerate(written):
+    assert values["seconds"] - values["seconds_training"] >= 0.05
+    assert values["speed"] * values["seconds_training"] == pytest.approx(step + 1)
+
+
+def test_an_update_that_moves_an_array_unasked_is_refused(tmp_path):
+  def update(state, batch):
+    return state, {"loss": jax.jit(jnp.sin)(np.ones(3)).sum()}
+
+  with pytest.raises(jax.errors.JaxRuntimeError, match="Disallowed host-to-device transfer"):
+    train_phase(replace(counting_phase(1), update=update), fresh(), start=0,
+                checkpoints=Kept(tmp_path), write=lambda step, values: None, stop=lambda: False)

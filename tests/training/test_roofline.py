@@ -7,8 +7,8 @@ from conductor_jax.training.hardware import Accelerator, find_accelerator
 from conductor_jax.training.roofline import StepShape, roofline
 
 # Width 2, 2 layers, 1 head and 1 key-value head of width 2, SwiGLU of 3, vocabulary 5: a pass
-# multiplies with N = 2 · 34 = 68 weights of layers and n = 10 of the head. There are 6 biases and 4 scales more in a layer, and
-# 2 scales and 10 numbers of the embedding beside the layers.
+# multiplies with N = 2 · 34 = 68 weights of layers and n = 10 of the head. There are 6 biases and
+# 4 scales more in a layer, and 2 scales and 10 numbers of the embedding beside the layers.
 TINY = Qwen2Config(
     vocab_size=5, hidden_size=2, intermediate_size=3, num_layers=2, num_heads=1, num_kv_heads=1,
     head_dim=2, max_positions=16, tied=False)

@@ -241,6 +241,18 @@ def test_the_recorded_learning_rate_is_the_one_that_was_applied_also_after_a_ski
   np.testing.assert_allclose(moved[2:], rates[2:], rtol=0.25)
 
 
+def test_a_batch_in_which_nothing_counts_moves_nothing_but_the_counter(batch, stepping):
+  step, fresh = stepping
+  state = fresh()
+  for _ in range(3):
+    state, _ = step(state, batch)
+  before = copied(state)
+  nothing = replace(batch, completion_mask=np.zeros_like(batch.completion_mask))
+  after, measurements = step(state, nothing)
+  assert_equal(copied(after), replace(before, step=4))
+  assert measurements["skipped"] == measurements["grad_norm"] == 0
+
+
 def test_the_entropy_bonus_of_a_step_has_the_states_coefficient_and_steers_the_next_one(
     tiny_model, batch, stepping):
   graph, params = tiny_model()

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+from jax.experimental import multihost_utils
 
 from conductor_jax.training.batch import pack
 from conductor_jax.training.checkpoint import Checkpoints
@@ -67,9 +68,17 @@ def one_of_two(folder: Path, address: str, index: int) -> dict:
   checkpoints.save(STEPS, state, RECORD)
   step, again, record = checkpoints.restore(prepared(make_mesh(data=1, fsdp=2, tensor=2))[1])
   checkpoints.close()
+  damaged = Checkpoints(folder.with_name("damaged"), keep=2, say=print)
+  for number in (1, 2):
+    damaged.save(number, state, RECORD)
+  if index == 0:
+    (damaged.folder / "2" / "state" / "manifest.ocdbt").write_bytes(b"")
+  multihost_utils.sync_global_devices("damaged")
+  fallback, *_ = damaged.restore(state)
+  damaged.close()
   return {"losses": losses, "processes": jax.process_count(), "devices": len(jax.devices()),
           "own": len(jax.local_devices()), "step": step, "record": record,
-          "same": same(state, again)}
+          "same": same(state, again), "fallback": fallback}
 
 
 def elsewhere(folder: Path) -> dict:
@@ -110,6 +119,12 @@ def test_both_read_their_parts_of_the_checkpoint_back_bit_for_bit(two):
   for report in two:
     assert report["step"] == STEPS and report["record"] == RECORD
     assert report["same"]
+
+
+def test_both_fall_back_from_a_damaged_checkpoint_and_it_is_set_aside_once(two, folder):
+  assert [report["fallback"] for report in two] == [1, 1]
+  assert folder.with_name("damaged-2.corrupt").is_dir()
+  assert not (folder.with_name("damaged") / "2").exists()
 
 
 def test_their_checkpoint_holds_the_state_of_one_process_and_is_read_by_one(two, one, folder):
