@@ -9,17 +9,19 @@ clip 0.2, advantages over the group's standard deviation, no KL term, temperatur
 
 The mesh is that of 2 × H100 80 GB. A name after a colon chooses other devices:
 
-    --config=configs/conductor7b.py:v5e-16       16 TPU v5e, as v5e:4x4
+    --config=configs/conductor7b.py:v5e-16       16 TPU v5e, as v5e:4x4; on several hosts, so only
+                                                 to compile for
     --config=configs/conductor7b.py:v5p-4        4 TPU v5p, as v5p:2x2x1
     --config=configs/conductor7b.py:h200         one GPU of 140 GiB, all weights
     --config=configs/conductor7b.py:h200-lora    the same, adapters of rank 64 beside bfloat16
 
-Whether a step fits is known without the devices; 2 × H100 need PEAK of 79 GiB each:
+Whether a step fits is known without the devices; 2 × H100 need 64.2 of 79.1 GiB each:
 
     python -m experiments.aot --config=configs/conductor7b.py --topology=h100:2
 """
 
 from conductor_jax.config import default_config
+from conductor_jax.errors import UserError
 
 # A micro-batch has a row of plans for every device.
 _VARIANTS = {
@@ -37,6 +39,9 @@ _VARIANTS = {
 
 
 def get_config(devices="h100-2"):
+  if devices not in _VARIANTS:
+    raise UserError(f"--config=configs/conductor7b.py:{devices}: after the colon must be one of "
+                    f"{', '.join(_VARIANTS)}")
   config = default_config()
   config.model.name = "qwen2.5-7b"
   config.tasks.source = "files"

@@ -220,7 +220,7 @@ def _resume(
   like = jax.tree.map(
       lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state)
   # Two states at once may be more than the devices hold.
-  jax.tree.map(jax.Array.delete, state)
+  jax.tree.map(lambda x: x.delete(), state)
   step, state, record = checkpoints.restore(like)
   cursor.set_state(record["cursor"])
   run.clock.resume(record["seconds"])

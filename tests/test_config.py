@@ -1,8 +1,15 @@
+import math
+
 import pytest
 
-from conductor_jax.config import check_config, default_config
+from conductor_jax.config import check_config, check_shape, default_config
 from conductor_jax.errors import UserError
-from configs import dryrun, quickstart
+from conductor_jax.training.optimizer import make_schedule
+from configs import conductor7b, dryrun, quickstart
+from experiments.policy import model_shape
+
+# Of configs/conductor7b.py, and the devices of each.
+VARIANTS = {"h100-2": 2, "v5e-16": 16, "v5p-4": 4, "h200": 1, "h200-lora": 1}
 
 
 def with_values(**values):
@@ -11,16 +18,14 @@ def with_values(**values):
   return config
 
 
+def check(config):
+  check_config(config)
+  check_shape(config, model_shape(config))
+
+
 def test_the_shipped_configs_and_the_defaults_are_possible():
-  check_config(default_config())
-  check_config(quickstart.get_config())
-  check_config(with_values(**{"tasks__source": "files", "tasks__path": "x",
-                              "pool__source": "frontier"}))
-
-
-def test_the_dry_run_asks_for_the_path_of_the_files():
-  with pytest.raises(UserError, match=r"--config.tasks.path=: must name the folder"):
-    check_config(dryrun.get_config())
+  for config in (default_config(), quickstart.get_config(), dryrun.get_config()):
+    check(config)
 
 
 @pytest.mark.parametrize(("key", "value", "remedy"), [
@@ -49,10 +54,15 @@ def test_the_dry_run_asks_for_the_path_of_the_files():
     ("model.head_dim", 31, "must be even"),
     ("model.compute_dtype", "float16", "one of float32, bfloat16"),
     ("model.remat", "some", "one of none, dots, full"),
-    ("model.max_positions", 100, "136 tokens"),
-    ("mesh.tensor", 4, None),
-    ("mesh.fsdp", 5, None),
-    ("mesh.data", 3, None),
+    ("model.param_dtype", "float16", "one of float32, bfloat16"),
+    ("model.attention", "flash", "one of auto, blockwise, splash, cudnn"),
+    ("model.lora_rank", -1, "0 or above"),
+    ("model.lora_targets", ("query", "head"), "some of query, key, value, output, gate, up, down"),
+    ("model.lora_targets", (), "some of query"),
+    ("optimizer.mu_dtype", "float16", "one of float32, bfloat16"),
+    ("optimizer.decay", "linear", "one of cosine, none"),
+    ("sft.steps", -1, "0 or above"),
+    ("mesh.fsdp", 0, "above 0"),
     ("tokenizer.vocab_size", 200, "256 bytes"),
     ("pool.port", 70_000, "must be a port"),
     ("pool.source", "frontier", "tasks.source=files"),
@@ -68,16 +78,38 @@ def test_an_impossible_value_is_refused_in_one_line_that_names_it(key, value, re
     check_config(with_values(**{key.replace(".", "__"): value}))
   message = str(fault.value)
   assert "\n" not in message
-  if remedy is not None:
-    assert message.startswith(f"--config.{key}={value}: ") and remedy in message
+  assert message.startswith(f"--config.{key}={value}: ") and remedy in message
 
 
-@pytest.mark.parametrize(("axis", "size", "key"), [
-    ("tensor", 4, "model.num_heads"), ("fsdp", 5, "model.hidden_size"),
-    ("data", 3, "grpo.prompts")])
-def test_a_mesh_that_does_not_divide_is_refused_with_what_it_should_divide(axis, size, key):
-  with pytest.raises(UserError, match=rf"--config.{key}=\d+: .*must be a multiple of mesh"):
-    check_config(with_values(**{f"mesh__{axis}": size}))
+# The quickstart is 192 wide with 6 heads of 32, 2 key-value heads and a vocabulary of 1024.
+@pytest.mark.parametrize(("mesh", "fault"), [
+    ({"tensor": 4}, "tensor = 4 must divide the model's num_heads, which is 6"),
+    ({"tensor": 3}, "tensor = 3 must divide the model's num_kv_heads, which is 2"),
+    ({"fsdp": 5}, "fsdp = 5 must divide the model's hidden_size, which is 192"),
+    ({"tensor": 2, "fsdp": 64}, "tensor × fsdp = 128 must divide the model's num_heads × head_dim, "
+                                "which is 192"),
+    ({"tensor": 2, "fsdp": 48}, "data × fsdp × tensor = 96 must divide the model's vocab_size, "
+                                "which is 1024"),
+])
+def test_a_mesh_that_does_not_divide_the_model_is_refused_with_what_it_should_divide(mesh, fault):
+  config = with_values(**{f"mesh__{axis}": size for axis, size in mesh.items()})
+  with pytest.raises(UserError) as refused:
+    check_shape(config, model_shape(config))
+  assert str(refused.value) == f"--config.mesh: {fault}"
+
+
+def test_a_mesh_is_checked_against_the_shape_that_is_trained_not_against_the_options():
+  config = with_values(model__name="qwen2.5-7b", mesh__tensor=4)
+  check_shape(config, model_shape(config))  # 28 heads and 4 key-value heads, not 6 and 2
+
+
+def test_sequences_may_be_as_long_as_the_model_is_meant_for():
+  check(with_values(model__max_positions=136))
+  config = with_values(model__max_positions=135)
+  with pytest.raises(UserError, match=(
+      "--config.rollout.max_prompt_tokens=96 and max_completion_tokens=40 may take 136 tokens, and "
+      "the model is meant for 135: lower one of them$")):
+    check_shape(config, model_shape(config))
 
 
 @pytest.mark.parametrize(("values", "possible"), [
@@ -105,6 +137,7 @@ def test_the_rows_of_the_warm_start_are_its_prompts():
   check_config(with_values(sft__micro_batches=4, mesh__data=4))
   with pytest.raises(UserError, match=r"--config.sft.prompts=16: .*sft.micro_batches = 32$"):
     check_config(with_values(sft__micro_batches=32))
+  check_config(with_values(sft__micro_batches=32, sft__steps=0))  # there is none
 
 
 def test_a_steered_entropy_coefficient_starts_within_its_bound_and_a_fixed_one_has_none():
@@ -113,3 +146,53 @@ def test_a_steered_entropy_coefficient_starts_within_its_bound_and_a_fixed_one_h
   with pytest.raises(UserError, match=(
       r"--config.grpo.entropy_coefficient=0.2: starts above grpo.entropy_maximum=0.1")):
     check_config(with_values(grpo__entropy_coefficient=0.2, grpo__entropy_target=0.2))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_paper_size_is_possible_on_each_of_its_devices(variant):
+  config = conductor7b.get_config(variant)
+  check(config)
+  assert math.prod(config.mesh.values()) == VARIANTS[variant]
+  # A micro-batch has a row for every device.
+  rows = 4 * 64 // config.grpo.samples_per_row
+  assert rows // config.grpo.micro_batches == VARIANTS[variant]
+  shape = model_shape(config)
+  assert (shape.num_layers, shape.hidden_size, shape.vocab_size) == (28, 3584, 152_064)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_papers_values_hold_on_every_device(variant):
+  config = conductor7b.get_config(variant)
+  grpo, optimizer = config.grpo, config.optimizer
+  adapters = variant == "h200-lora"
+  assert optimizer.learning_rate == (1e-5 if adapters else 1e-6)
+  assert bool(config.model.lora_rank) == adapters
+  assert (optimizer.b1, optimizer.b2, optimizer.weight_decay, optimizer.clip_norm) == (
+      0.9, 0.999, 0.0, 1.0)
+  assert (optimizer.decay, optimizer.warmup_fraction) == ("cosine", 0.03)
+  assert (grpo.iterations, grpo.prompts, grpo.group_size) == (200, 4, 64)
+  assert (grpo.clip_low, grpo.clip_high, grpo.dual_clip, grpo.importance_cap) == (0.2, 0.2, 0, 0)
+  assert (grpo.advantage, grpo.aggregation, grpo.ratio) == ("std", "token", "token")
+  assert (grpo.kl_coefficient, grpo.entropy_coefficient, grpo.entropy_target) == (0, 0, 0)
+  assert (config.rollout.temperature, config.rollout.max_completion_tokens) == (1.0, 1024)
+  assert config.reward.to_dict() == {"unparsed": 0.0, "wrong": 0.5, "right": 1.0}
+  assert config.workflow.max_steps == 5
+  assert config.sft.steps == 0
+
+
+def test_the_papers_learning_rate_peaks_after_6_of_200_iterations():
+  config = conductor7b.get_config()
+  options = config.optimizer
+  rate = make_schedule(
+      learning_rate=options.learning_rate, steps=config.grpo.iterations,
+      warmup_fraction=options.warmup_fraction, decay=options.decay)
+  rates = [float(rate(step)) for step in range(200)]
+  assert rates.index(max(rates)) in (5, 6) and math.isclose(max(rates), 1e-6, rel_tol=1e-5)
+  assert 0 <= rates[-1] < 1e-9
+
+
+def test_devices_without_a_variant_are_refused_with_those_that_have_one():
+  with pytest.raises(UserError, match=(
+      "^--config=configs/conductor7b.py:v9: after the colon must be one of "
+      f"{', '.join(VARIANTS)}$")):
+    conductor7b.get_config("v9")

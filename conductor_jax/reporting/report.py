@@ -44,8 +44,13 @@ _MORE = (
     Curves("usage", "Worker tokens", "tokens per rollout", {"worker_tokens": "tokens"},
            from_zero=True, note="Read and written by the workers."),
     Curves("gradient", "Gradient norm", "norm", {"grad_norm": "gradient norm"}, from_zero=True),
-    Curves("clipping", "Clipped tokens", "share of tokens", {"clip_fraction": "clipped"},
-           from_zero=True),
+    Curves("clipping", "Clipped tokens", "share of tokens",
+           {"clip_fraction": "all", "clip_fraction_low": "below", "clip_fraction_high": "above"},
+           from_zero=True, note="A bound on the likelihood ratio takes their gradient."),
+    Curves("sampler", "Divergence from the sampler", "nats", {"kl_to_sampler": "KL"}, log=True,
+           note="Of the policy that sampled the completions, as training sees it."),
+    Curves("speed", "Training speed", "tokens per second", {"tokens_per_second": "tokens"},
+           from_zero=True, note="Of the training step alone; padding does not count."),
 )
 _SFT = (
     Curves("sft-loss", "Warm-start loss", "nats per token", {"loss": "loss"}, from_zero=True),

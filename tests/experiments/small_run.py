@@ -31,7 +31,8 @@ class Program:
 
   def start(self, workdir: Path, *options: str, config="configs/quickstart.py",
             module="experiments.train", **popen) -> subprocess.Popen:
-    command = [sys.executable, "-m", module, f"--config={config}", f"--workdir={workdir}", *options]
+    command = [sys.executable, "-m", module, f"--workdir={workdir}",
+               *([f"--config={config}"] if config else []), *options]
     return subprocess.Popen(
         command, cwd=ROOT, env=self._environment, text=True, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, **popen)
@@ -47,6 +48,6 @@ class Program:
 
 
 def metrics(workdir: Path) -> list[dict]:
-  """What was recorded, without the times."""
+  """What was recorded, without the times and what follows from them."""
   lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
-  return [{k: v for k, v in line.items() if not k.startswith("seconds")} for line in lines]
+  return [{name: value for name, value in line.items() if "second" not in name} for line in lines]

@@ -7,11 +7,12 @@ import sys
 import jax
 import pytest
 
+from conductor_jax.config import default_config
 from conductor_jax.errors import UserError
-from conductor_jax.training.hardware import find_accelerator
 from experiments import topology as topology_module
-from experiments.aot import compile_memory, make_topology_mesh
-from experiments.topology import Topology, find_topology
+from experiments.aot import compile_memory
+from experiments.policy import open_mesh
+from experiments.topology import find_topology
 from tests.experiments.small_run import ROOT
 
 needs_libtpu = pytest.mark.skipif(
@@ -50,11 +51,6 @@ class Refused:
     raise jax.errors.JaxRuntimeError(self._message)
 
 
-def pretended(devices, memory=2**40):
-  """A topology of CPU devices under a TPU's name."""
-  return Topology("v5e:4x4", find_accelerator("TPU v5 lite"), [jax.devices()[0]] * devices, memory)
-
-
 @pytest.mark.parametrize("name", ["v9:2x2", "v5e", "v5e:", "v5e:2xx2", "h100:2x2", "4x4", ""])
 def test_an_unknown_topology_is_refused_with_examples(name):
   expected = rf"^--topology={name}: must be .* such as v5e:4x4 .* h100:8$"
@@ -81,10 +77,12 @@ def test_a_missing_compiler_is_named_with_its_installation(monkeypatch):
 
 
 def test_a_mesh_of_another_size_is_refused():
+  config = default_config()
+  config.mesh.update(fsdp=4, tensor=2)
   with pytest.raises(UserError, match=(
-      r"data=1 × fsdp=4 × tensor=2 is 8 device\(s\), and --topology=v5e:4x4 has 16: set, for "
-      r"example, --config.mesh.data=1 --config.mesh.fsdp=16 --config.mesh.tensor=1")):
-    make_topology_mesh(pretended(16), data=1, fsdp=4, tensor=2)
+      "--config.mesh: mesh data=1 × fsdp=4 × tensor=2 needs 8 devices, and there are 16: set, for "
+      "example, --config.mesh.fsdp to the number of devices")):
+    open_mesh(config, [jax.devices()[0]] * 16)
 
 
 @pytest.mark.parametrize("message", [
@@ -126,6 +124,25 @@ def test_a_step_is_compiled_for_tpus_that_are_not_there():
       values["arguments_gib"] + values["temporaries_gib"] + values["outputs_gib"]
       - values["aliased_gib"], abs=1e-5)
   assert values["model_flops"] < values["hardware_flops"]
+
+
+@needs_libtpu
+def test_adapters_and_micro_batches_are_part_of_what_is_compiled():
+  # Four devices: each a row of two samples in each of two micro-batches.
+  result = aot("--topology=v5e:2x2", "--config.mesh.fsdp=4", "--config.model.lora_rank=4",
+               "--config.grpo.group_size=4", "--config.grpo.samples_per_row=2",
+               "--config.grpo.micro_batches=2", "--config.model.param_dtype=bfloat16", "--json")
+  assert result.returncode == 0, result.stderr
+  values = json.loads(result.stdout)
+  assert (values["rows"], values["samples"], values["micro_batches"]) == (8, 2, 2)
+  assert (values["prompt"], values["completion"]) == (16, 8)
+  assert values["attention"] == "blockwise"  # heads of 16 are no whole lanes
+  # 8 rows of 16 + 2 · 8 tokens, 128 of them of completions, which see 8 · 136 + 16 · 164 others.
+  # Frozen kernels: forward and the gradient of their inputs. Rank 4 on 2 layers, inputs and outputs
+  # add up to 512: forward and both gradients.
+  frozen = 2 * (2 * 2 * 32 * 288 * 256 + 2 * 32 * 512 * 128)
+  attention = 3 * 4 * 2 * 32 * (8 * 136 + 16 * 164)
+  assert values["model_flops"] == frozen + attention + 3 * 2 * (2 * 4 * 512) * 256
 
 
 @needs_libtpu

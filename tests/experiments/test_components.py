@@ -32,7 +32,7 @@ def arena():
   config = quickstart.get_config()
   config.tasks.train, config.evaluation.tasks = 300, 60
   splits = load_splits(config)
-  return config, splits, Chat(config, splits, WORKERS)
+  return config, splits, Chat(config, splits, WORKERS, None)
 
 
 def test_a_question_that_occurs_twice_is_never_in_both_splits(tmp_path):
@@ -57,6 +57,22 @@ def test_examples_are_valid_plans_that_end_with_the_end_of_sequence_token(arena)
     assert tokens[-1] == chat.tokenizer.eos_token_id
     plan = parse_lists(chat.tokenizer.decode(tokens[:-1]), workers=WORKERS, max_steps=5)
     assert isinstance(plan, ParsedPlan)
+
+
+def test_prompts_are_in_the_tokens_of_the_tokenizer_that_is_given(arena):
+  config, splits, chat = arena
+  assert len(chat.tokenizer) == 1024
+  small = config.copy_and_resolve_references()
+  small.tokenizer.vocab_size = 300
+  given = Chat(small, splits, WORKERS, None).tokenizer
+  other = Chat(config, splits, WORKERS, given)
+  assert other.tokenizer is given
+  assert max(other.prompt(splits.train[0])) < 300
+
+
+def test_files_without_a_path_are_refused():
+  with pytest.raises(UserError, match="--config.tasks.path= must name the folder of the benchmark"):
+    load_splits(dryrun.get_config())
 
 
 def test_the_arenas_prompts_and_examples_fit_the_quickstarts_limits(arena):
@@ -85,7 +101,7 @@ def test_tasks_with_too_long_prompts_are_left_out_and_counted(arena):
   def limited(tokens):
     changed = config.copy_and_resolve_references()
     changed.rollout.max_prompt_tokens = tokens
-    return Chat(changed, splits, WORKERS).fitting(splits)
+    return Chat(changed, splits, WORKERS, None).fitting(splits)
 
   kept, left_out = limited(median)
   assert left_out == sum(length > median for length in lengths) > 0

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 import signal
 import socket
 import time
@@ -11,7 +12,12 @@ from pathlib import Path
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
+from absl.testing import flagsaver
+from safetensors.numpy import load_file
 
+from conductor_jax.errors import UserError
+from conductor_jax.models.tokenizer import load_tokenizer
+from experiments.export import export
 from tests.experiments.small_run import SMALL, metrics
 
 
@@ -22,6 +28,35 @@ def uninterrupted(program, tmp_path_factory) -> Path:
   assert done.returncode == 0, done.stderr
   assert "6/6  reward" in done.stdout
   return workdir
+
+
+@pytest.fixture(scope="module")
+def warm_start(program, tmp_path_factory) -> tuple[Path, Path]:
+  """The work directory of a warm start alone, and its policy as a Hugging Face folder."""
+  folder = tmp_path_factory.mktemp("warm")
+  assert program.run(folder / "run", *SMALL, module="experiments.sft").returncode == 0
+  export_run(folder / "run", folder / "policy")
+  return folder / "run", folder / "policy"
+
+
+@pytest.fixture(scope="module")
+def adapted(program, warm_start, tmp_path_factory) -> Path:
+  """A run of adapters beside the warm start's weights, in two micro-batches, entropy steered."""
+  workdir = tmp_path_factory.mktemp("runs") / "adapted"
+  done = program.run(
+      workdir, *SMALL, f"--config.model.weights={warm_start[1]}", "--config.sft.steps=0",
+      "--config.model.lora_rank=4", "--config.model.lora_alpha=8",
+      "--config.grpo.samples_per_row=2", "--config.grpo.micro_batches=2",
+      "--config.grpo.entropy_target=9", "--config.grpo.entropy_coefficient=0.02",
+      "--config.optimizer.learning_rate=0.01")
+  assert done.returncode == 0, done.stderr
+  return workdir
+
+
+def export_run(workdir: Path, output: Path, merge: str = "false") -> None:
+  with flagsaver.as_parsed(
+      workdir=str(workdir), output=str(output), dtype="float32", merge=merge):
+    export()
 
 
 def arrays(workdir: Path, phase: str, step: int) -> dict[str, np.ndarray]:
@@ -92,6 +127,27 @@ def test_a_run_leaves_its_records_in_the_work_directory(uninterrupted):
   assert sft[-1] < 0.6 * sft[0]
 
 
+def test_a_step_of_each_phase_records_what_it_learnt_and_how_fast(uninterrupted):
+  lines = [json.loads(line) for line in (uninterrupted / "metrics.jsonl").read_text().splitlines()]
+  every = {"loss", "entropy", "grad_norm", "learning_rate", "skipped", "tokens_per_second",
+           "model_flops_per_second", "seconds", "seconds_training"}
+  grpo = every | {
+      "reward", "reward_std", "zero_variance_groups", "padding_share", "clip_fraction",
+      "clip_fraction_low", "clip_fraction_high", "kl", "kl_to_sampler", "logprob_gap_mean",
+      "logprob_gap_max", "entropy_coefficient", "seconds_sampling", "seconds_executing"}
+  for line in lines:
+    wanted = grpo if line["phase"] == "grpo" else every
+    assert wanted <= line.keys()
+    assert all(math.isfinite(line[name]) for name in wanted)
+    # No peak is known of a CPU.
+    assert "mfu" not in line
+    assert line["tokens_per_second"] > 0 and line["model_flops_per_second"] > 0
+  last = lines[-1]
+  # On the weights that sampled them no ratio is far from 1.
+  assert last["clip_fraction"] == 0 and 0 <= last["kl_to_sampler"] < 1e-6
+  assert 0 < last["padding_share"] < 1
+
+
 def test_the_sampler_and_the_trainer_agree_on_every_token(uninterrupted):
   gaps = [line["logprob_gap_max"] for line in metrics(uninterrupted) if line["phase"] == "grpo"]
   assert max(gaps) < 1e-4
@@ -154,9 +210,10 @@ def test_a_terminated_run_writes_a_checkpoint_and_resumes_after_it(
   assert_same_run(uninterrupted, workdir)
 
 
-def test_a_corrupt_checkpoint_is_told_and_the_one_before_it_is_used(program, tmp_path):
+def test_a_corrupt_checkpoint_is_told_and_the_one_before_it_is_used(
+    program, uninterrupted, tmp_path):
   workdir = tmp_path / "run"
-  assert program.run(workdir, *SMALL).returncode == 0
+  shutil.copytree(uninterrupted, workdir)
   before = metrics(workdir), arrays(workdir, "grpo", 6)
   largest = max((workdir / "checkpoints" / "grpo" / "6" / "state").rglob("*"),
                 key=lambda path: path.stat().st_size if path.is_file() else 0)
@@ -205,13 +262,133 @@ def test_a_wrong_key_or_type_is_named_before_anything_is_loaded(program, tmp_pat
   assert not (tmp_path / "run").exists()
 
 
-def test_the_warm_start_alone_is_where_training_goes_on(program, uninterrupted, tmp_path):
-  workdir = tmp_path / "run"
-  assert program.run(workdir, *SMALL, module="experiments.sft").returncode == 0
+def test_devices_without_a_variant_are_one_line_and_status_2(program, tmp_path):
+  done = program.run(tmp_path / "run", config="configs/conductor7b.py:v9")
+  assert (done.returncode, done.stdout) == (2, "")
+  line, = done.stderr.splitlines()
+  assert line.startswith("error: --config=configs/conductor7b.py:v9: after the colon must be one")
+  assert not (tmp_path / "run").exists()
+
+
+def test_the_warm_start_alone_is_where_training_goes_on(program, uninterrupted, warm_start):
+  workdir, _ = warm_start
   assert recorded(workdir, "sft") == 30 and recorded(workdir, "grpo") == 0
   done = program.run(workdir, *SMALL)
   assert "warm start: resuming after step 30" in done.stdout
   assert_same_run(uninterrupted, workdir)
+
+
+def grpo_metrics(workdir: Path) -> list[dict]:
+  return [line for line in metrics(workdir) if line["phase"] == "grpo"]
+
+
+def test_a_run_from_an_exported_policy_learns_what_the_run_that_wrote_it_does(
+    program, uninterrupted, warm_start, tmp_path):
+  # Shape, weights and tokenizer come from the folder: those of the options are others.
+  workdir = tmp_path / "run"
+  done = program.run(
+      workdir, *SMALL[5:], f"--config.model.weights={warm_start[1]}", "--config.sft.steps=0",
+      "--config.tokenizer.vocab_size=300")
+  assert done.returncode == 0, done.stderr
+  assert recorded(workdir, "sft") == 0
+  assert grpo_metrics(workdir) == grpo_metrics(uninterrupted)
+
+
+def test_an_export_has_the_tokenizer_of_its_run(warm_start):
+  run, policy = (load_tokenizer(path) for path in (warm_start[0] / "tokenizer", warm_start[1]))
+  assert run.chat_template == policy.chat_template
+  assert run.get_vocab() == policy.get_vocab()
+  config = json.loads((warm_start[1] / "config.json").read_text())
+  assert config["eos_token_id"] == run.eos_token_id == policy.eos_token_id
+  text = run.apply_chat_template([{"role": "user", "content": "Who is 7?"}], tokenize=False)
+  assert run.encode(text) == policy.encode(text)
+
+
+def test_a_merged_export_is_the_weights_and_the_product_of_the_exported_adapters(
+    warm_start, adapted, tmp_path):
+  export_run(adapted, tmp_path / "adapters")
+  export_run(adapted, tmp_path / "merged", merge="true")
+  config = json.loads((tmp_path / "adapters" / "adapter_config.json").read_text())
+  assert (config["r"], config["lora_alpha"]) == (4, 8)
+  assert config["base_model_name_or_path"] == str(warm_start[1])
+  adapters = load_file(tmp_path / "adapters" / "adapter_model.safetensors")
+  base = load_file(warm_start[1] / "model.safetensors")
+  merged = load_file(tmp_path / "merged" / "model.safetensors")
+  assert merged.keys() == base.keys()
+  changed = 0
+  for name, weight in base.items():
+    pair = [f"base_model.model.{name.removesuffix('.weight')}.lora_{part}.weight" for part in "AB"]
+    if pair[0] in adapters:
+      a, b = (adapters.pop(key) for key in pair)
+      product = 8 / 4 * b @ a
+      assert np.abs(product).max() > 1e-3
+      weight = weight + product
+      changed += 1
+    np.testing.assert_allclose(merged[name], weight, rtol=0, atol=1e-6, err_msg=name)
+  assert changed == 7 * 2 and not adapters
+  assert load_tokenizer(tmp_path / "merged").chat_template == load_tokenizer(
+      warm_start[1]).chat_template
+
+
+def test_the_entropy_coefficient_is_steered_from_one_iteration_to_the_next(adapted):
+  # Below the target at every iteration, so it rises by its rate.
+  coefficients = [line["entropy_coefficient"] for line in grpo_metrics(adapted)]
+  np.testing.assert_allclose(coefficients, 0.02 + 0.005 * np.arange(6), rtol=1e-5)
+
+
+def test_rows_of_a_group_repeat_its_prompt_and_train_on_the_same_completions(
+    uninterrupted, adapted):
+  # The first iteration is sampled from the same policy: its adapters change nothing yet.
+  whole, split = grpo_metrics(uninterrupted)[0], grpo_metrics(adapted)[0]
+  for name in ("reward", "completion_tokens", "parse_rate"):
+    assert split[name] == whole[name]
+  assert math.isclose(split["entropy"], whole["entropy"], rel_tol=1e-5)
+
+
+def test_a_run_without_a_checkpoint_is_not_exported(adapted, tmp_path):
+  (tmp_path / "run").mkdir()
+  with pytest.raises(UserError, match="--workdir=.*: there is no run in it, it has no config.json"):
+    export_run(tmp_path / "run", tmp_path / "policy")
+  (tmp_path / "run" / "config.json").write_bytes((adapted / "config.json").read_bytes())
+  # The folder of a phase that has begun.
+  (tmp_path / "run" / "checkpoints" / "grpo").mkdir(parents=True)
+  with pytest.raises(UserError, match="has no checkpoint yet: export when the run has written one"):
+    export_run(tmp_path / "run", tmp_path / "policy")
+  assert not (tmp_path / "policy").exists()
+
+
+def test_where_grpo_has_no_checkpoint_yet_the_warm_start_is_exported(warm_start, tmp_path):
+  workdir = tmp_path / "run"
+  shutil.copytree(warm_start[0], workdir, ignore=lambda path, names: {"grpo"} & set(names))
+  (workdir / "checkpoints" / "grpo").mkdir()
+  export_run(workdir, tmp_path / "policy")
+  assert contents(tmp_path / "policy") == contents(warm_start[1])
+
+
+def test_an_export_to_a_folder_with_files_is_one_line_and_status_2(program, adapted):
+  before = contents(adapted)
+  done = program.run(adapted, f"--output={adapted}", config=None, module="experiments.export")
+  assert (done.returncode, done.stdout) == (2, "")
+  assert done.stderr == (
+      f"error: --output={adapted} exists: remove it, or name another folder to write to\n")
+  assert contents(adapted) == before
+
+
+@pytest.mark.parametrize("damage", ["no folder", "another shape"])
+def test_unusable_weights_are_one_line_and_no_work_directory(
+    program, warm_start, tmp_path, damage):
+  weights = tmp_path / "weights"
+  if damage == "another shape":
+    shutil.copytree(warm_start[1], weights)
+    values = json.loads((weights / "config.json").read_text())
+    (weights / "config.json").write_text(json.dumps(values | {"intermediate_size": 128}))
+  done = program.run(tmp_path / "run", *SMALL, f"--config.model.weights={weights}")
+  assert done.returncode == 2
+  line = done.stderr.strip().splitlines()[-1]
+  assert line.startswith("error: ") and str(weights) in line
+  assert ("name a folder" if damage == "no folder" else "is [64, 32], not [128, 32]") in line
+  assert "Traceback" not in done.stderr
+  assert not (tmp_path / "run").exists()
 
 
 ROWS = {

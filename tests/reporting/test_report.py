@@ -55,7 +55,9 @@ def grpo(step):
       "parse_rate": 1.0, "correct_given_parsed": 0.25, "steps_per_plan": 1.5,
       "worker_entropy_bits": 1.0, "access_density": 0.5, "worker_tokens": 80.0,
       "zero_variance_groups": 0.5, "rejected": 0.0, "loss": 0.0,
-      "kl": 0.01, "entropy": 1.0, "clip_fraction": 0.0, "grad_norm": None, "learning_rate": 1e-4,
+      "kl": 0.01, "entropy": 1.0, "grad_norm": None, "learning_rate": 1e-4,
+      "clip_fraction": 0.375, "clip_fraction_low": 0.125, "clip_fraction_high": 0.25,
+      "kl_to_sampler": 1e-4, "tokens_per_second": 5000.0,
       "logprob_gap_mean": 1e-3, "logprob_gap_max": 1e-2, "completion_tokens": 40.0,
       "seconds_sampling": 0.5, "seconds_executing": 0.4, "seconds_training": 0.7,
       "share/words/small": 0.25, "share/words/a/b": 0.75}
@@ -92,7 +94,10 @@ def test_a_whole_run_shows_every_panel(whole):
   assert titles >= {
       "Reward and accuracy", "Accuracy by kind of task", "Parsing and correctness",
       "Steps per plan", "Open access lists", "Worker entropy", "Worker tokens",
-      "Divergence and sampler mismatch", "Policy loss", "Time per iteration", "Warm-start loss"}
+      "Divergence and sampler mismatch", "Policy loss", "Time per iteration", "Warm-start loss",
+      "Clipped tokens", "Divergence from the sampler", "Training speed"}
+  assert {"all 0.375 → 0.375", "below 0.125 → 0.125", "above 0.25 → 0.25",
+          "KL 0.0001 → 0.0001"} <= set(re.findall(r"</svg>([^<]*)</li>", whole))
   # Every gradient norm of the training steps is null.
   assert "Gradient norm" not in titles
   assert re.findall(r"<h2>(.*?)</h2>", whole) == [
