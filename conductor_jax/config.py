@@ -73,8 +73,8 @@ def default_config() -> ConfigDict:
           # Of the parameters as they are stored. Trained ones stand still in bfloat16 at a small
           # learning rate: it is meant for what lies frozen beside adapters.
           "param_dtype": "float32",
-          # What the backward pass keeps: "none" recomputes nothing, "dots" keeps the dearest
-          # products, "full" recomputes every layer.
+          # What the backward pass keeps: "none" recomputes nothing, "dots" keeps the results of
+          # attention, gate and up, "full" recomputes every layer.
           "remat": "full",
           # Of training: XLA's "blockwise", TPUs' "splash", NVIDIA GPUs' "cudnn"; "auto" takes what
           # suits the platform.

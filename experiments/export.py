@@ -15,14 +15,14 @@ import jax
 from absl import flags
 from ml_collections import ConfigDict
 
-from conductor_jax.config import default_config
+from conductor_jax.config import check_shape, default_config
 from conductor_jax.errors import UserError
 from conductor_jax.models.hf import export_safetensors
 from conductor_jax.models.peft import export_peft, merge_lora
 from conductor_jax.models.tokenizer import load_tokenizer
 from conductor_jax.training.checkpoint import Checkpoints
 from conductor_jax.training.step import TrainState
-from experiments.policy import Policy, abstract_policy, load_policy, open_mesh
+from experiments.policy import Policy, abstract_policy, load_policy, model_shape, open_mesh
 from experiments.program import start
 from experiments.steps import grpo_step, sft_step
 
@@ -78,6 +78,9 @@ def export() -> None:
   if output.exists() and not (output.is_dir() and not any(output.iterdir())):
     raise UserError(f"--output={output} exists: remove it, or name another folder to write to")
   config = read_run_config(workdir)
+  # The run's own mesh may be one of devices that are not here.
+  config.mesh.update(dict(data=1, fsdp=jax.device_count(), tensor=1))
+  check_shape(config, model_shape(config))
   policy = abstract_policy(config, open_mesh(config))
   phase, step, state = newest_state(workdir, config, policy)
   if policy.frozen is None or _MERGE.value:

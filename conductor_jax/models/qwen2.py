@@ -62,8 +62,8 @@ for _target in TARGETS:
 
 REMAT_POLICIES: dict[str, Callable | None] = {
     "none": None,
-    # Queries and the attention's output product are as wide, and cheaper to have again.
-    "dots": jax.checkpoint_policies.save_only_these_names(ATTENDED, "key", "value", "gate", "up"),
+    # What comes before and after attention is narrower, and cheaper to have again.
+    "dots": jax.checkpoint_policies.save_only_these_names(ATTENDED, "gate", "up"),
     "full": jax.checkpoint_policies.nothing_saveable,
 }
 
@@ -190,8 +190,8 @@ class Qwen2(nnx.Module):
     compute_dtype: dtype of activations and of the weights as they enter a product.
     param_dtype: dtype of the parameters; adapters are float32 whatever it is.
     remat: what the backward pass keeps: "none" recomputes nothing, "dots" keeps the results
-      of attention and of the products with the key, value, gate and up kernels, "full" keeps only
-      the residual stream between layers.
+      of attention and of the products with the gate and up kernels, "full" keeps only the residual
+      stream between layers.
     attention: of training, one of `kernels.ATTENTION`.
     lora: low-rank adapters beside the kernels; None for none.
     placement: where activations live.
