@@ -115,7 +115,7 @@ def pack(
   prompts = [group.prompt_tokens for group in groups for _ in range(size // samples)]
   tokens = [t for group in groups for t in group.completion_tokens]
   width = padded_width(max(map(len, prompts)), multiple)
-  length = padded_width(max(map(len, tokens)), multiple)
+  length = padded_width(max(1, *map(len, tokens)), multiple)
   prompt_tokens, prompt_mask = pad_right(prompts, width, pad)
   completion_tokens, completion_mask = pad_right(tokens, length, pad)
   logprobs, _ = pad_right(

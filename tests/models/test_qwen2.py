@@ -160,6 +160,14 @@ def test_what_follows_a_token_never_changes_its_prediction(tiny_model):
   assert difference.max() == 0
 
 
+def test_a_completion_may_be_a_single_token(tiny_model):
+  graph, params = tiny_model()
+  prompt, prompt_mask, tokens, mask = lay_out()
+  _, expected = shared(graph, params, (prompt, prompt_mask, tokens, mask))
+  actual = shared_hidden(graph, params, (prompt, prompt_mask, tokens[:, :, :1], mask))
+  np.testing.assert_allclose(actual[:, :, 0], expected[:, :, 0], rtol=1e-6, atol=1e-6)
+
+
 def test_a_prompt_token_changes_every_completion_of_its_row_and_no_other(tiny_model):
   graph, params = tiny_model()
   prompt, *rest = lay_out()

@@ -89,12 +89,12 @@ def test_the_padding_share_is_that_of_the_slots_computed_for_nothing():
       [np.zeros(1)], pad=0, multiple=1)) == 0
 
 
-@pytest.mark.parametrize("lengths", [(0, 0), (1, 0), (1, 1), (2, 1)])
-def test_a_completion_is_at_least_two_wide_because_the_model_never_reads_the_last_token(lengths):
+@pytest.mark.parametrize("lengths, width", [((0, 0), 1), ((1, 0), 1), ((1, 1), 1), ((2, 1), 2)])
+def test_completions_are_as_wide_as_the_longest_and_one_token_at_least(lengths, width):
   group = Group([1], [np.ones(n, int) for n in lengths], [np.zeros(n) for n in lengths],
                 np.zeros(2), np.ones(2, bool))
   batch = pack([group], [np.zeros(2)], pad=0, multiple=1)
-  assert batch.completion_tokens.shape == (1, 2, 2)
+  assert batch.completion_tokens.shape == (1, 2, width)
   assert batch.completion_mask.sum(axis=-1).tolist() == [list(lengths)]
 
 
