@@ -88,6 +88,18 @@ def model_tokenizer(config: ConfigDict) -> PreTrainedTokenizerBase | None:
       Path(weights))
 
 
+def check_tokenizer(tokenizer: PreTrainedTokenizerBase, shape: Qwen2Config) -> None:
+  """Refuses a tokenizer with tokens that the model does not have.
+
+  Raises:
+    UserError: says how many there are of each.
+  """
+  if len(tokenizer) > shape.vocab_size:
+    raise UserError(
+        f"the tokenizer has {len(tokenizer)} tokens, and the model {shape.vocab_size}: take the "
+        "tokenizer of the weights, or a smaller --config.tokenizer.vocab_size")
+
+
 def _adapters(config: ConfigDict) -> LoraConfig | None:
   model = config.model
   if not model.lora_rank:
@@ -96,15 +108,27 @@ def _adapters(config: ConfigDict) -> LoraConfig | None:
       rank=model.lora_rank, alpha=model.lora_alpha, targets=tuple(model.lora_targets))
 
 
+# Where JAX says "gpu" of a device, and "cuda" of one that is there for the compiler only.
+_PLATFORMS = {"splash": ("tpu",), "cudnn": ("gpu", "cuda")}
+
+
 def attention_of(config: ConfigDict, shape: Qwen2Config, platform: str) -> str:
-  """The kernel of training's attention: the configured one, or what suits the platform."""
+  """The kernel of training's attention: the configured one, or what suits the platform.
+
+  Raises:
+    UserError: the configured one is not for the platform.
+  """
   model = config.model
+  if platform not in _PLATFORMS.get(model.attention, (platform,)):
+    raise UserError(f"--config.model.attention={model.attention}: is not for {platform}; auto "
+                    "takes what is")
   if model.attention != "auto":
     return model.attention
   # The kernels' own limits: splash works on whole lanes, cuDNN in half precision only.
   if platform == "tpu" and shape.head_dim % 128 == 0:
     return "splash"
-  if platform in ("cuda", "gpu") and model.compute_dtype == "bfloat16" and shape.head_dim <= 128:
+  half = model.compute_dtype == "bfloat16"
+  if platform in _PLATFORMS["cudnn"] and half and shape.head_dim <= 128:
     return "cudnn"
   return "blockwise"
 

@@ -30,7 +30,13 @@ from conductor_jax.training.sft import Examples, pack_examples
 from conductor_jax.training.step import TrainState
 from conductor_jax.workflows.executor import Executor
 from experiments.components import Chat, Splits, load_splits, open_executor
-from experiments.policy import Policy, load_policy, model_tokenizer, open_mesh
+from experiments.policy import (
+    Policy,
+    check_tokenizer,
+    load_policy,
+    model_tokenizer,
+    open_mesh,
+)
 from experiments.steps import grpo_step, sft_step
 from experiments.workdir import StopSignals, check_claim, claim
 
@@ -92,6 +98,7 @@ def open_run(config: ConfigDict, workdir: Path) -> Iterator[Run]:
     chat = Chat(config, splits, len(executor.pool), model_tokenizer(config))
     splits, left_out = chat.fitting(splits)
     policy = load_policy(config, open_mesh(config))
+    check_tokenizer(chat.tokenizer, policy.shape)
     again = claim(workdir, config)
     # A policy is no use without it.
     chat.tokenizer.save_pretrained(workdir / "tokenizer")

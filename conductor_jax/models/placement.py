@@ -1,5 +1,6 @@
 """Where the arrays inside a model live, said in logical axes."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -24,22 +25,22 @@ class Placement:
   mesh: Mesh | None = None
   rules: tuple[tuple[str, MeshAxes], ...] = ()
 
+  def _mesh_axes(self, axis: str | None) -> tuple[str, ...]:
+    """What a logical axis is spread over; mesh axes of a single device spread nothing."""
+    names = dict(self.rules).get(axis, ())
+    names = (names,) if isinstance(names, str) else names
+    return tuple(name for name in names if self.mesh is not None and self.mesh.shape[name] > 1)
+
   def spec(self, *axes: str | None) -> PartitionSpec:
-    rules = dict(self.rules)
-    return PartitionSpec(*(rules.get(axis) for axis in axes))
+    return PartitionSpec(*(self._mesh_axes(axis) or None for axis in axes))
 
   def _dividing(self, shape: tuple[int, ...], axes: tuple[str | None, ...]) -> PartitionSpec:
     """The spec of `axes`, without those that a dimension is not a multiple of."""
-    def devices(mesh_axes):
-      names = (mesh_axes,) if isinstance(mesh_axes, str) else mesh_axes or ()
-      size = 1
-      for name in names:
-        size *= self.mesh.shape[name]
-      return size
+    def divides(size, axis):
+      return size % math.prod(self.mesh.shape[name] for name in self._mesh_axes(axis)) == 0
 
-    return PartitionSpec(*(
-        mesh_axes if size % devices(mesh_axes) == 0 else None
-        for size, mesh_axes in zip(shape, self.spec(*axes), strict=True)))
+    return self.spec(*(
+        axis if divides(size, axis) else None for size, axis in zip(shape, axes, strict=True)))
 
   def constrain(self, x: Array, *axes: str | None) -> Array:
     """Says where an activation lives. A dimension that its mesh axes do not divide is whole."""
@@ -55,7 +56,7 @@ class Placement:
     The gradient is asked for in the stored sharding, so that what devices have of it is summed and
     scattered at once and is whole on none.
     """
-    if self.mesh is None or stored == computed:
+    if self.mesh is None or self.spec(*stored) == self.spec(*computed):
       return weight
     return _gather(weight, self, stored, computed)
 

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+from conductor_jax.arena.tokenizer import train_tokenizer
 from conductor_jax.config import check_shape
 from conductor_jax.errors import UserError
 from conductor_jax.models.gguf import smollm2_path
@@ -19,6 +20,7 @@ from configs import quickstart
 from experiments.policy import (
     abstract_policy,
     attention_of,
+    check_tokenizer,
     load_policy,
     model_shape,
     model_tokenizer,
@@ -154,11 +156,25 @@ def test_attention_is_the_kernel_that_suits_the_platform(platform, head_dim, dty
   assert attention_of(config_with(compute_dtype=dtype), shape, platform) == kernel
 
 
-def test_a_kernel_that_is_asked_for_is_taken_everywhere():
-  config = config_with(attention="blockwise", compute_dtype="bfloat16")
-  assert attention_of(config, replace(SHAPE, head_dim=128), "tpu") == "blockwise"
-  config = config_with(attention="splash", compute_dtype="bfloat16")
-  assert attention_of(config, SHAPE, "cpu") == "splash"
+@pytest.mark.parametrize("kernel, platform", [
+    ("blockwise", "tpu"), ("blockwise", "gpu"), ("splash", "tpu"), ("cudnn", "gpu")])
+def test_a_kernel_that_is_asked_for_is_taken_where_it_runs(kernel, platform):
+  config = config_with(attention=kernel, compute_dtype="bfloat16")
+  assert attention_of(config, replace(SHAPE, head_dim=128), platform) == kernel
+
+
+@pytest.mark.parametrize("kernel, platform", [
+    ("splash", "cpu"), ("splash", "gpu"), ("cudnn", "cpu"), ("cudnn", "tpu")])
+def test_a_kernel_of_another_platform_is_refused(kernel, platform):
+  with pytest.raises(UserError, match=f"attention={kernel}: is not for {platform}"):
+    attention_of(config_with(attention=kernel), SHAPE, platform)
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model_is_refused():
+  tokenizer = train_tokenizer(["one text"], 300)
+  check_tokenizer(tokenizer, replace(SHAPE, vocab_size=len(tokenizer)))
+  with pytest.raises(UserError, match=rf"has {len(tokenizer)} tokens, and the model 64"):
+    check_tokenizer(tokenizer, replace(SHAPE, vocab_size=64))
 
 
 def test_a_mesh_of_more_devices_than_there_are_is_refused():

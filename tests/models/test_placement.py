@@ -74,8 +74,9 @@ def test_a_weight_that_is_stored_as_it_is_computed_with_is_not_moved():
   placement = Placement(Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("fsdp", "tensor")), RULES)
   x = jnp.ones((3, 4))
   assert placement.gather(x, COMPUTED, COMPUTED) is x
-  assert placement.spec("embed", None, "inputs") == PartitionSpec(
-      "fsdp", None, ("tensor", "fsdp"))
+  # Nor is one on a mesh whose axes spread nothing.
+  assert placement.gather(x, STORED, COMPUTED) is x
+  assert placement.spec("embed", None, "inputs") == PartitionSpec(None, None, None)
 
 
 def test_a_dimension_that_its_mesh_axes_do_not_divide_is_whole(eight):
