@@ -182,8 +182,8 @@ def test_a_step_is_compiled_for_gpus_that_are_not_there():
   values = json.loads(result.stdout)
   assert values["fits"] is True
   assert values["device_kind"] == "NVIDIA H100 80GB HBM3"
-  # JAX's allocator takes three quarters of what the driver reports.
-  assert values["capacity_gib"] == pytest.approx(0.75 * 84_942_979_072 / 2**30, abs=1e-3)
+  # The programs let JAX's allocator take 95 % of what the driver reports.
+  assert values["capacity_gib"] == pytest.approx(0.95 * 84_942_979_072 / 2**30, abs=1e-3)
   batch = 2 * (16 * 5 + 2 * 8 * (4 + 1 + 4 + 4))
   assert values["arguments_gib"] * 2**30 == pytest.approx(
       3 * 4 * PARAMETERS / 2 + batch, rel=0.05)
