@@ -48,15 +48,13 @@ def step_shape(config: ConfigDict, policy: Policy) -> StepShape:
   """The GRPO step of a config, its lengths rounded up as batches are packed."""
   grpo, rollout, model = config.grpo, config.rollout, config.model
   samples = grpo.samples_per_row or grpo.group_size
-  adapters = 0 if policy.frozen is None else sum(
-      leaf.size for leaf in jax.tree.leaves(policy.trained))
   return StepShape(
       config=policy.shape, rows=grpo.prompts * grpo.group_size // samples, samples=samples,
       prompt=padded_width(rollout.max_prompt_tokens, 8),
       completion=padded_width(rollout.max_completion_tokens, 8),
       micro_batches=grpo.micro_batches, remat=model.remat,
       compute_bytes=jnp.dtype(model.compute_dtype).itemsize,
-      stored_bytes=jnp.dtype(model.param_dtype).itemsize, adapter_weights=adapters,
+      stored_bytes=jnp.dtype(model.param_dtype).itemsize, adapter_weights=policy.adapter_weights,
       reference=grpo.kl_coefficient > 0)
 
 

@@ -42,6 +42,12 @@ class Policy:
   trained: Params
   frozen: Params | None
 
+  @property
+  def adapter_weights(self) -> int:
+    """Numbers in the adapters that are trained; 0 where all parameters are."""
+    return 0 if self.frozen is None else sum(
+        leaf.size for leaf in jax.tree.leaves(self.trained))
+
   def whole(self, trained: Params) -> Params:
     """All parameters of the model, with the given ones in place of those trained."""
     return merge_trees(trained, self.frozen)
@@ -185,7 +191,7 @@ def load_policy(config: ConfigDict, mesh: Mesh) -> Policy:
     graph, params = initialise(mesh, build)
     return _policy(config, shape, mesh, graph, params)
   graph, shapes = abstract(mesh, build)
-  adapters, base = split_adapters(shapes)
+  _, base = split_adapters(shapes)
   shardings = jax.tree.map(lambda x: x.sharding, base)
   dtype = config.model.param_dtype
   if _is_gguf(weights):

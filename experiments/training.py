@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
+from orbax.checkpoint.utils import to_shape_dtype_struct
 
 from conductor_jax.errors import UserError
 from conductor_jax.reporting.metrics import MetricsWriter, RolloutLog
@@ -34,6 +35,7 @@ from experiments.policy import (
     Policy,
     check_tokenizer,
     load_policy,
+    model_shape,
     model_tokenizer,
     open_mesh,
 )
@@ -96,9 +98,9 @@ def open_run(config: ConfigDict, workdir: Path) -> Iterator[Run]:
   splits = load_splits(config)
   with open_executor(config) as (runner, executor):
     chat = Chat(config, splits, len(executor.pool), model_tokenizer(config))
+    check_tokenizer(chat.tokenizer, model_shape(config))
     splits, left_out = chat.fitting(splits)
     policy = load_policy(config, open_mesh(config))
-    check_tokenizer(chat.tokenizer, policy.shape)
     again = claim(workdir, config)
     # A policy is no use without it.
     chat.tokenizer.save_pretrained(workdir / "tokenizer")
@@ -210,12 +212,10 @@ def _throughput(
     run: Run, *, reference: bool) -> Callable[[GroupedBatch, float], dict[str, float]]:
   """(batch, seconds) → how fast the run's step is."""
   policy = run.policy
-  adapters = 0 if policy.frozen is None else sum(
-      leaf.size for leaf in jax.tree.leaves(policy.trained))
   return partial(
       throughput, policy.shape, devices=policy.mesh.size,
-      device_kind=policy.mesh.devices.flat[0].device_kind, adapter_weights=adapters,
-      reference=reference)
+      device_kind=policy.mesh.devices.flat[0].device_kind,
+      adapter_weights=policy.adapter_weights, reference=reference)
 
 
 def _resume(
@@ -224,8 +224,7 @@ def _resume(
   """The step, state and record to go on from; a fresh start where there is no checkpoint."""
   if checkpoints.newest() is None:
     return 0, state, {}
-  like = jax.tree.map(
-      lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state)
+  like = jax.tree.map(to_shape_dtype_struct, state)
   # Two states at once may be more than the devices hold.
   jax.tree.map(lambda x: x.delete(), state)
   step, state, record = checkpoints.restore(like)

@@ -23,6 +23,19 @@ def benchmarks() -> str:
 
 
 @pytest.fixture(scope="session")
+def smollm2_file():
+  """The GGUF file with the weights of SmolLM2-135M, where its package is installed."""
+  from conductor_jax.errors import UserError
+  from conductor_jax.models.gguf import smollm2_path
+
+  # Found, not imported: the import would want llama.cpp.
+  try:
+    return smollm2_path()
+  except UserError as fault:
+    pytest.skip(str(fault))
+
+
+@pytest.fixture(scope="session")
 def tiny_model():
   """A function (tied, remat) → graph definition and parameters of a float32 model.
 

@@ -150,10 +150,12 @@ def _blocks(tokens: int) -> list[tuple[int, int]]:
   return list(zip(edges[:-1], edges[1:], strict=True))
 
 
-def _up_to(seen: _Seen, begin: int, end: int) -> _Seen:
-  """What the queries at [begin, end) see of causal segments."""
+def _seen_by(
+    begin: int, end: int, prompt: KeyValues | None, prompt_mask: Array | None, own: KeyValues
+) -> _Seen:
+  """What the queries at [begin, end) see: what comes before, and themselves causally."""
   mask = jnp.arange(begin, end)[:, None] >= jnp.arange(end)
-  return seen._replace(own=KeyValues(*(x[..., :end, :] for x in seen.own)), own_mask=mask)
+  return _Seen(prompt, prompt_mask, KeyValues(*(x[..., :end, :] for x in own)), mask)
 
 
 def _turns(x: Array, count: int) -> Array:
@@ -194,7 +196,7 @@ def _causal_forward(query, prompt, prompt_mask, own):
     query, own = part
     blocks = [
         _attend(query[:, :, :, begin * groups:end * groups],
-                _up_to(_Seen(prompt, prompt_mask, own, None), begin, end))
+                _seen_by(begin, end, prompt, prompt_mask, own))
         for begin, end in _blocks(tokens)]
     return None, tuple(jnp.concatenate(x, axis=3) for x in zip(*blocks, strict=True))
 
@@ -216,11 +218,10 @@ def _causal_backward(saved, gradient):
     of_query = []
     of_own = jax.tree.map(partial(jnp.zeros_like, dtype=jnp.float32), own)
     for begin, end in _blocks(tokens):
-      seen = _up_to(_Seen(prompt, prompt_mask, own, None), begin, end)
-      asking = (x[:, :, :, begin * groups:end * groups]
-                for x in (query, mixed, log_total, gradient))
-      asked, *rest = asking
-      block_query, block_prompt, block_own = _attend_backward(asked, seen, *rest)
+      asking, *rest = (x[:, :, :, begin * groups:end * groups]
+                       for x in (query, mixed, log_total, gradient))
+      block_query, block_prompt, block_own = _attend_backward(
+          asking, _seen_by(begin, end, prompt, prompt_mask, own), *rest)
       of_query.append(block_query)
       of_own = jax.tree.map(lambda x, y, end=end: x.at[..., :end, :].add(y), of_own, block_own)
       of_prompt = jax.tree.map(jnp.add, of_prompt, block_prompt)

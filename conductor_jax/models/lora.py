@@ -69,8 +69,6 @@ def merge_trees(trainable: dict[str, Any], frozen: dict[str, Any] | None) -> dic
   """One parameter tree of two that share no leaf; the first alone if there is no other."""
   if frozen is None:
     return trainable
-  return {
-      name: merge_trees(trainable.get(name, {}), frozen.get(name, {}))
-      if isinstance(trainable.get(name, frozen.get(name)), dict)
-      else trainable.get(name, frozen.get(name))
-      for name in [*frozen, *(name for name in trainable if name not in frozen)]}
+  return frozen | {
+      name: merge_trees(value, frozen.get(name)) if isinstance(value, dict) else value
+      for name, value in trainable.items()}

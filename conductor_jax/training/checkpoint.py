@@ -71,8 +71,7 @@ class Checkpoints:
     Raises:
       UserError: there are checkpoints, and none can be read. They are left as they are.
     """
-    abstract = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), like)
+    abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
     steps = sorted(self._manager.all_steps(), reverse=True)
     corrupt = []
     for step in steps:

@@ -166,12 +166,13 @@ def batch_statistics(
     temperature: that of sampling.
     chunk: tokens whose logits are held at once.
   """
-  def states(params):
-    model = nnx.merge(graph, params)
+  def states(model):
     hidden = model.hidden_states(batch.prompt_tokens, batch.prompt_mask, batch.completion_tokens)
     return hidden, model.output_head()
 
+  model = nnx.merge(graph, params)
+  other = (None if reference is None
+           else jax.lax.stop_gradient(states(nnx.merge(graph, reference))))
   return token_statistics(
-      *states(params), batch.completion_tokens, temperature=temperature, chunk=chunk,
-      reference=None if reference is None else jax.lax.stop_gradient(states(reference)),
-      placement=nnx.merge(graph, params).placement)
+      *states(model), batch.completion_tokens, temperature=temperature, chunk=chunk,
+      reference=other, placement=model.placement)

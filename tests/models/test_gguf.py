@@ -163,13 +163,8 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatc
 
 
 @pytest.fixture(scope="module")
-def smollm2():
-  # Found, not imported: the import would want llama.cpp.
-  try:
-    path = smollm2_path()
-  except UserError as fault:
-    pytest.skip(str(fault))
-  return path, *load(path)
+def smollm2(smollm2_file):
+  return smollm2_file, *load(smollm2_file)
 
 
 def test_smollm2_has_its_named_shape(smollm2):

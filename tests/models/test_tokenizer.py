@@ -7,7 +7,7 @@ import pytest
 
 from conductor_jax.arena.tokenizer import train_tokenizer
 from conductor_jax.errors import UserError
-from conductor_jax.models.gguf import GGUF, read_gguf, smollm2_path
+from conductor_jax.models.gguf import GGUF, read_gguf
 from conductor_jax.models.hf_config import write_config
 from conductor_jax.models.shapes import SHAPES
 from conductor_jax.models.tokenizer import gguf_tokenizer, load_tokenizer
@@ -67,12 +67,8 @@ def test_another_kind_of_tokenizer_in_a_gguf_file_is_refused(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def smollm2():
-  try:
-    path = smollm2_path()
-  except UserError as fault:
-    pytest.skip(str(fault))
-  return gguf_tokenizer(read_gguf(path))
+def smollm2(smollm2_file):
+  return gguf_tokenizer(read_gguf(smollm2_file))
 
 
 @pytest.mark.parametrize("text", GOLDEN["texts"])
