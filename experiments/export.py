@@ -20,6 +20,7 @@ from conductor_jax.errors import UserError
 from conductor_jax.models.hf import export_safetensors
 from conductor_jax.models.peft import export_peft, merge_lora
 from conductor_jax.models.tokenizer import load_tokenizer
+from conductor_jax.models.whole_folder import is_free
 from conductor_jax.training.checkpoint import Checkpoints
 from conductor_jax.training.step import TrainState
 from experiments.policy import Policy, abstract_policy, load_policy, model_shape, open_mesh
@@ -75,7 +76,7 @@ def export() -> None:
   """Reads the newest checkpoint and writes it in another format."""
   workdir, output = Path(_WORKDIR.value), Path(_OUTPUT.value)
   # Known before anything large is read.
-  if output.exists() and not (output.is_dir() and not any(output.iterdir())):
+  if not is_free(output):
     raise UserError(f"--output={output} exists: remove it, or name another folder to write to")
   config = read_run_config(workdir)
   # The run's own mesh may be one of devices that are not here.

@@ -9,6 +9,11 @@ from pathlib import Path
 from conductor_jax.errors import UserError
 
 
+def is_free(folder: Path) -> bool:
+  """Whether there is no such folder, or nothing in it."""
+  return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+
+
 @contextmanager
 def written_whole(folder: Path) -> Iterator[Path]:
   """A temporary folder beside `folder`, which takes its name at the end of the block.
@@ -20,7 +25,7 @@ def written_whole(folder: Path) -> Iterator[Path]:
     UserError: the folder exists and is not empty, or cannot be written.
   """
   folder = folder.absolute()
-  if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+  if not is_free(folder):
     raise UserError(f"{folder} exists: remove it, or name another folder to write to")
   partial = folder.with_name(f".{folder.name}.partial")
   try:
