@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+# It teaches numpy the type bfloat16, which the reader of safetensors asks for by its name.
+import ml_dtypes  # noqa: F401
 import numpy as np
 from safetensors.numpy import load_file
 
