@@ -1,11 +1,11 @@
 """Builds what the programs share from a config: tasks, prompts, and workers."""
 
-import asyncio
 import contextlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from ml_collections import ConfigDict
 from transformers import PreTrainedTokenizerBase
 
@@ -121,8 +121,8 @@ class Chat:
 
 
 @contextlib.contextmanager
-def open_executor(config: ConfigDict) -> Iterator[tuple[asyncio.Runner, Executor]]:
-  """Starts the configured workers, and an event loop with an executor that reaches them.
+def open_executor(config: ConfigDict) -> Iterator[tuple[BlockingPortal, Executor]]:
+  """Starts the configured workers, and an event loop in a thread with an executor on it.
 
   Raises:
     UserError: the port is taken, or the workers do not start.
@@ -134,18 +134,10 @@ def open_executor(config: ConfigDict) -> Iterator[tuple[asyncio.Runner, Executor
     arguments = {"path": config.tasks.path, "benchmarks": list(config.tasks.benchmarks),
                  "split": config.tasks.split}
   with ServerProcess(factory, arguments, port=config.pool.port) as server, \
-      asyncio.Runner() as runner:
+      start_blocking_portal() as portal:
     pool = (arena_pool(server.base_url, config.seed) if config.pool.source == "arena"
             else frontier_pool(server.base_url))
-
-    async def opened() -> PoolClient:
-      client = PoolClient(
-          pool, request_timeout=config.pool.request_timeout,
-          max_attempts=config.pool.max_attempts)
-      return await client.__aenter__()
-
-    client = runner.run(opened())
-    try:
-      yield runner, Executor(client, context=config.workflow.context)
-    finally:
-      runner.run(client.__aexit__(None, None, None))
+    client = PoolClient(
+        pool, request_timeout=config.pool.request_timeout, max_attempts=config.pool.max_attempts)
+    with portal.wrap_async_context_manager(client):
+      yield portal, Executor(client, context=config.workflow.context)

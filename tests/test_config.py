@@ -71,6 +71,13 @@ def test_the_shipped_configs_and_the_defaults_are_possible():
     ("workflow.context", "mail", "one of messages, inlined"),
     ("optimizer.warmup_fraction", 1.0, "below 1"),
     ("rollout.temperature", 0.0, "above 0"),
+    ("rollout.sampler", "sglang", "one of jax, vllm"),
+    ("rollout.sampler", "vllm", "needs either --config.rollout.vllm.python"),
+    ("rollout.max_staleness", -1, "0 or above"),
+    ("rollout.extra_groups", 2, "only with --config.rollout.max_staleness above 0"),
+    ("rollout.vllm.dtype", "int8", "one of bfloat16, float32, float16"),
+    ("rollout.vllm.port", -1, "must be a port"),
+    ("rollout.vllm.request_timeout", 0.0, "above 0"),
     ("seed", -1, "0 or above"),
 ])
 def test_an_impossible_value_is_refused_in_one_line_that_names_it(key, value, remedy):
@@ -79,6 +86,17 @@ def test_an_impossible_value_is_refused_in_one_line_that_names_it(key, value, re
   message = str(fault.value)
   assert "\n" not in message
   assert message.startswith(f"--config.{key}={value}: ") and remedy in message
+
+
+def test_servers_are_either_started_or_attached_to_and_sleep_only_where_nothing_is_sampled():
+  vllm = dict(rollout__sampler="vllm", rollout__vllm__python="python3")
+  check(with_values(**vllm))
+  check(with_values(rollout__sampler="vllm", rollout__vllm__urls=("http://127.0.0.1:8000",)))
+  with pytest.raises(UserError, match="needs either"):
+    check(with_values(**vllm, rollout__vllm__urls=("http://127.0.0.1:8000",)))
+  check(with_values(**vllm, rollout__vllm__share_device=True))
+  with pytest.raises(UserError, match="--config.rollout.vllm.share_device=True: .*staleness=0"):
+    check(with_values(**vllm, rollout__vllm__share_device=True, rollout__max_staleness=1))
 
 
 # The quickstart is 192 wide with 6 heads of 32, 2 key-value heads and a vocabulary of 1024.
