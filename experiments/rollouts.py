@@ -68,7 +68,6 @@ class Rollouts:
 
   def start(self, step: int, record: dict[str, Any]) -> None:
     """Begins to collect for `step` and those after it; `record` as in `Pipeline.start`."""
-    self.wait_for_weights()
     self._run.portal.call(self._pipeline.start, step, record)
 
   def record(self) -> dict[str, Any]:

@@ -86,10 +86,11 @@ def train_grpo(
   step, state = grpo_step(config, begin, reference)
   checkpoints = run.checkpoints("grpo")
   start, state, record = _resume(run, "GRPO", checkpoints, state)
+  sampler.stage(start_policy.whole(state.params), start)
+  run.portal.call(sampler.load)
+  measured = record["baselines"] if start else baselines()
   rollouts = Rollouts(run, start_policy, conductor, sampler)
   with contextlib.closing(rollouts):
-    rollouts.publish(state.params, start)
-    measured = record["baselines"] if start else baselines()
     rollouts.start(start, record.get("rollouts", {}))
     phase = Phase(
         name="grpo", steps=grpo.iterations, batch=rollouts.batch, publish=rollouts.publish,
