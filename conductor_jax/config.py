@@ -46,9 +46,9 @@ _POSITIVE = (
 )
 
 _NOT_NEGATIVE = (
-    "seed", "model.lora_rank", "rollout.max_staleness", "rollout.extra_groups", "sft.steps",
-    "grpo.samples_per_row", "grpo.kl_coefficient",
-    "grpo.entropy_coefficient", "grpo.entropy_target",
+    "seed", "model.lora_rank", "pool.latency", "rollout.max_staleness", "rollout.extra_groups",
+    "sft.steps", "grpo.samples_per_row", "grpo.kl_coefficient", "grpo.entropy_coefficient",
+    "grpo.entropy_target",
 )
 
 
@@ -110,6 +110,8 @@ def default_config() -> ConfigDict:
           "source": "arena",
           # Of the local server; 0 takes any free one.
           "port": 0,
+          # Seconds that a simulated worker takes to answer.
+          "latency": 0.0,
           "request_timeout": 60.0,
           "max_attempts": 4,
       },

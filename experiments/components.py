@@ -133,7 +133,8 @@ def open_executor(config: ConfigDict) -> Iterator[tuple[BlockingPortal, Executor
     factory = "conductor_jax.arena.frontier:answerers"
     arguments = {"path": config.tasks.path, "benchmarks": list(config.tasks.benchmarks),
                  "split": config.tasks.split}
-  with ServerProcess(factory, arguments, port=config.pool.port) as server, \
+  with ServerProcess(
+      factory, arguments, port=config.pool.port, latency=config.pool.latency) as server, \
       start_blocking_portal() as portal:
     pool = (arena_pool(server.base_url, config.seed) if config.pool.source == "arena"
             else frontier_pool(server.base_url))

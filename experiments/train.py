@@ -17,16 +17,14 @@ from ml_collections import ConfigDict
 from conductor_jax.evaluation.evaluate import evaluate
 from conductor_jax.reporting.metrics import RolloutLog, read_metrics, write_summary
 from conductor_jax.reporting.report import write_report
-from conductor_jax.rewards import RewardValues
-from conductor_jax.rollouts import Conductor
 from conductor_jax.strategies.conductor import ConductorStrategy
 from conductor_jax.strategies.random_plan import RandomPlan
 from conductor_jax.strategies.single_worker import best_single_worker
 from conductor_jax.strategies.strategy import Strategy
 from conductor_jax.tasks.graders import Graders
+from experiments.conductor import make_conductor, open_sampler
 from experiments.program import main
 from experiments.run import Run, open_run
-from experiments.sampler import open_sampler
 from experiments.training import train_grpo, train_sft
 
 
@@ -35,10 +33,7 @@ def train(config: ConfigDict, workdir: Path) -> None:
   with open_run(config, workdir) as run, contextlib.closing(Graders()) as graders:
     policy = train_sft(run)
     with open_sampler(run, policy) as sampler:
-      conductor = Conductor(
-          sampler=sampler, tokenizer=run.chat.tokenizer, executor=run.executor, graders=graders,
-          reward_values=RewardValues(**config.reward), max_steps=config.workflow.max_steps,
-          access=config.workflow.access, temperature=config.rollout.temperature)
+      conductor = make_conductor(run, sampler, graders)
       trained = ConductorStrategy(conductor, config.evaluation.temperature)
 
       def measure(strategy: Strategy) -> dict[str, Any]:
