@@ -17,6 +17,7 @@ from safetensors.numpy import load_file
 
 from conductor_jax.errors import UserError
 from conductor_jax.models.tokenizer import load_tokenizer
+from conductor_jax.reporting.metrics import RolloutLog
 from experiments.export import export
 from tests.experiments.small_run import SMALL, metrics
 
@@ -210,6 +211,36 @@ def test_a_terminated_run_writes_a_checkpoint_and_resumes_after_it(
   resumed = program.run(workdir, *SMALL)
   assert f"GRPO: resuming after step {stopped}" in resumed.stdout
   assert_same_run(uninterrupted, workdir)
+
+
+LAGGING = (*SMALL, "--config.rollout.max_staleness=1", "--config.report.rollouts_every=1")
+
+
+def asked(workdir: Path) -> list[str]:
+  """The tasks of all rollouts, sorted."""
+  log = RolloutLog(workdir)
+  return sorted(row["task"]["id"] for iteration in log.iterations()
+                for row in log.read(iteration))
+
+
+def test_rollouts_may_lag_an_update_behind_and_a_killed_run_loses_and_repeats_none(
+    program, tmp_path):
+  whole, killed = tmp_path / "whole", tmp_path / "killed"
+  assert program.run(whole, *LAGGING).returncode == 0
+  process = program.start(killed, *LAGGING)
+  wait_for(process, killed, "grpo", 3)
+  process.kill()
+  process.communicate()
+  resumed = program.run(killed, *LAGGING)
+  assert "GRPO: resuming after step" in resumed.stdout
+  for workdir in (whole, killed):
+    lines = grpo_metrics(workdir)
+    assert [line["step"] for line in lines] == list(range(6))
+    assert {line["staleness_max"] for line in lines} == {0, 1}
+    # They were written by older weights, so the ratios are not all one.
+    assert max(line["kl_to_sampler"] for line in lines) > 1e-6
+    assert sum(line["dropped_groups"] for line in lines) == 0
+  assert len(asked(whole)) == 6 * 4 * 4 and asked(killed) == asked(whole)
 
 
 def test_a_corrupt_checkpoint_is_told_and_the_one_before_it_is_used(
