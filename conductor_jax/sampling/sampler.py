@@ -1,8 +1,8 @@
-"""What a sampler is: prompts in, completions with their log-probabilities out."""
+"""What a sampler is: a prompt in, completions with their log-probabilities out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -15,33 +15,42 @@ class Completion:
     tokens: int32[tokens], the end-of-sequence token included when the policy wrote it.
     logprobs: float32[tokens], log-probability of each token at the sampling temperature.
     finish_reason: "stop" after the end-of-sequence token, "length" at the token limit.
-    weight_version: which weights wrote it.
+    weight_versions: int32[tokens], which weights wrote each token.
   """
 
   tokens: np.ndarray
   logprobs: np.ndarray
   finish_reason: Literal["stop", "length"]
-  weight_version: int
+  weight_versions: np.ndarray
 
 
 class Sampler(Protocol):
-  """Writes completions with the current weights."""
+  """Writes completions with the weights loaded last.
 
-  def sample(
-      self, prompts: Sequence[Sequence[int]], seeds: np.ndarray, temperature: float
-  ) -> list[list[Completion]]:
-    """Samples every prompt once per seed.
+  `stage` is called in the trainer's thread, everything else on one event loop, which it never
+  blocks.
+  """
+
+  async def sample(
+      self, prompt: Sequence[int], seeds: np.ndarray, temperature: float) -> list[Completion]:
+    """Samples a prompt once per seed.
 
     Args:
-      prompts: token ids, one list per prompt.
-      seeds: uint32[prompts, samples]. A seed fixes its completion, whatever else is in the batch.
-      temperature: divides the logits; 0 takes the most likely token.
+      prompt: token ids.
+      seeds: uint32[samples]. A seed fixes its completion, whatever else is in the batch, as far as
+        the arithmetic of the machine allows.
+      temperature: divides the logits; 0 takes the most likely token, with its log-probability at
+        temperature 1.
 
     Returns:
-      One list per prompt, one completion per seed, in order.
+      One completion per seed, in order.
     """
     ...
 
-  def update_weights(self, params: Any, version: int) -> None:
-    """Makes `params` the weights of every later completion, under the given version."""
+  def stage(self, params: dict, version: int) -> None:
+    """Takes down parameters, to be loaded. They may be given away when it returns."""
+    ...
+
+  async def load(self) -> None:
+    """Makes the parameters staged last those of every later token."""
     ...
