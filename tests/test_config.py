@@ -78,6 +78,13 @@ def test_smollm_on_a_cpu_is_possible_once_vllm_is_named(smollm2_file):
     ("workflow.context", "mail", "one of messages, inlined"),
     ("optimizer.warmup_fraction", 1.0, "below 1"),
     ("rollout.temperature", 0.0, "above 0"),
+    ("rollout.sampler", "sglang", "one of jax, vllm"),
+    ("rollout.sampler", "vllm", "needs either --config.rollout.vllm.python"),
+    ("rollout.max_staleness", -1, "0 or above"),
+    ("rollout.extra_groups", 2, "only with --config.rollout.max_staleness above 0"),
+    ("rollout.vllm.dtype", "int8", "one of bfloat16, float32, float16"),
+    ("rollout.vllm.port", -1, "must be a port"),
+    ("rollout.vllm.request_timeout", 0.0, "above 0"),
     ("seed", -1, "0 or above"),
 ])
 def test_an_impossible_value_is_refused_in_one_line_that_names_it(key, value, remedy):
@@ -88,10 +95,21 @@ def test_an_impossible_value_is_refused_in_one_line_that_names_it(key, value, re
   assert message.startswith(f"--config.{key}={value}: ") and remedy in message
 
 
+def test_servers_are_either_started_or_attached_to_and_sleep_only_where_nothing_is_sampled():
+  vllm = dict(rollout__sampler="vllm", rollout__vllm__python="python3")
+  check(with_values(**vllm))
+  check(with_values(rollout__sampler="vllm", rollout__vllm__urls=("http://127.0.0.1:8000",)))
+  with pytest.raises(UserError, match="needs either"):
+    check(with_values(**vllm, rollout__vllm__urls=("http://127.0.0.1:8000",)))
+  check(with_values(**vllm, rollout__vllm__share_device=True))
+  with pytest.raises(UserError, match="--config.rollout.vllm.share_device=True: .*staleness=0"):
+    check(with_values(**vllm, rollout__vllm__share_device=True, rollout__max_staleness=1))
+
+
 @pytest.mark.parametrize(("key", "value", "remedy"), [
     ("rollout.vllm.python", "", "an environment with vLLM"),
     ("pool.vllm.weights", "", "the folder or the GGUF file"),
-    ("pool.vllm.dtype", "float16", "one of float32, bfloat16"),
+    ("pool.vllm.dtype", "int8", "one of bfloat16, float32, float16"),
     ("pool.vllm.max_tokens", 0, "above 0"),
     ("pool.vllm.max_model_len", 512, "must be below pool.vllm.max_model_len=512"),
     ("pool.vllm.workers", (), "pairs of a name"),
@@ -109,9 +127,6 @@ def test_a_pool_that_vllm_cannot_serve_is_refused(key, value, remedy):
     check_config(with_values(**{**served, key: value}))
   message = str(fault.value)
   assert message.startswith("--config.") and remedy in message and "\n" not in message
-  # Without the source nothing of it is asked for.
-  if value not in ("float16", 0):
-    check_config(with_values(**{**served, key: value, "pool.source": "arena"}))
 
 
 # The quickstart is 192 wide with 6 heads of 32, 2 key-value heads and a vocabulary of 1024.

@@ -134,7 +134,8 @@ def test_a_step_of_each_phase_records_what_it_learnt_and_how_fast(uninterrupted)
   grpo = every | {
       "reward", "reward_std", "zero_variance_groups", "padding_share", "clip_fraction",
       "clip_fraction_low", "clip_fraction_high", "kl", "kl_to_sampler", "logprob_gap_mean",
-      "logprob_gap_max", "entropy_coefficient", "seconds_sampling", "seconds_executing"}
+      "logprob_gap_max", "entropy_coefficient", "seconds_sampling", "seconds_executing",
+      "seconds_waiting", "seconds_publishing", "staleness", "staleness_max", "dropped_groups"}
   for line in lines:
     wanted = grpo if line["phase"] == "grpo" else every
     assert wanted <= line.keys()
@@ -143,6 +144,7 @@ def test_a_step_of_each_phase_records_what_it_learnt_and_how_fast(uninterrupted)
     assert "mfu" not in line
     assert line["tokens_per_second"] > 0 and line["model_flops_per_second"] > 0
   last = lines[-1]
+  assert {line["staleness_max"] for line in lines if line["phase"] == "grpo"} == {0}
   # On the weights that sampled them no ratio is far from 1.
   assert last["clip_fraction"] == 0 and 0 <= last["kl_to_sampler"] < 1e-6
   assert 0 < last["padding_share"] < 1
