@@ -1,5 +1,6 @@
 """Workers behind a vLLM server of the run's own, with the stand-in server as a real process."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -40,7 +41,7 @@ async def test_workers_are_one_model_under_temperatures_of_their_own(python, tmp
     assert [worker.name for worker in pool.workers] == ["calm", "wild"]
     assert len({(worker.base_url, worker.model) for worker in pool.workers}) == 1
     assert {(worker.price_in, worker.price_out) for worker in pool.workers} == {(0.0, 0.0)}
-    async with PoolClient(pool) as client:
+    async with PoolClient(pool, request_timeout=20.0, max_attempts=1) as client:
       records = [[await client.call(worker, MESSAGES, seed=seed) for seed in range(4)]
                  for worker in (0, 1)]
   assert all(record.outcome in ("answered", "truncated") for worker in records for record in worker)
@@ -69,16 +70,22 @@ async def test_a_gguf_file_is_exported_and_the_export_is_gone_afterwards(
     folder, = tmp_path.glob("conductor_jax-workers-*/weights")
     names = {path.name for path in folder.iterdir()}
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= names
-    async with PoolClient(pool) as client:
+    async with PoolClient(pool, request_timeout=20.0, max_attempts=1) as client:
       record = await client.call(0, MESSAGES, seed=0)
   assert record.usage.completion_tokens == 12
   assert not list(tmp_path.glob("conductor_jax-workers-*"))
 
 
-async def test_a_start_that_fails_leaves_no_export(python, tmp_path, smollm2_file, monkeypatch):
-  monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+async def test_a_start_that_fails_leaves_no_export(python, tmp_path, monkeypatch):
+  exported = []
+
+  def export(config, folder):
+    shutil.copytree(TINY_MODEL, folder)
+    exported.append(folder)
+
+  monkeypatch.setattr("experiments.vllm_workers._export", export)
   python.write_text("#!/bin/sh\nexit 3\n")
   with pytest.raises(UserError, match="status 3"):
-    async with vllm_workers(config_for(python, smollm2_file), log=tmp_path / "log", say=print):
+    async with vllm_workers(config_for(python, "x.gguf"), log=tmp_path / "log", say=print):
       pass
-  assert not list(tmp_path.glob("conductor_jax-workers-*"))
+  assert len(exported) == 1 and not exported[0].parent.exists()
