@@ -21,7 +21,8 @@ _CHOICES = {
     "rollout.sampler": ("jax", "vllm"),
     "rollout.vllm.dtype": ("bfloat16", "float32", "float16"),
     "tasks.source": ("arena", "files"),
-    "pool.source": ("arena", "frontier"),
+    "pool.source": ("arena", "frontier", "vllm"),
+    "pool.vllm.dtype": ("bfloat16", "float32", "float16"),
     "workflow.access": ("binary", "positions"),
     "workflow.context": ("messages", "inlined"),
     "grpo.advantage": ("std", "mean", "leave-one-out"),
@@ -35,8 +36,9 @@ _CHOICES = {
 _POSITIVE = (
     "model.hidden_size", "model.intermediate_size", "model.num_layers", "model.num_heads",
     "model.num_kv_heads", "model.head_dim", "model.max_positions", "model.logprob_chunk",
-    "tasks.train", "pool.request_timeout", "pool.max_attempts", "workflow.max_steps",
-    "rollout.temperature", "rollout.max_prompt_tokens", "rollout.max_completion_tokens",
+    "tasks.train", "pool.request_timeout", "pool.max_attempts", "pool.vllm.max_model_len",
+    "pool.vllm.max_tokens", "workflow.max_steps", "rollout.temperature",
+    "rollout.max_prompt_tokens", "rollout.max_completion_tokens",
     "rollout.vllm.start_timeout", "rollout.vllm.request_timeout", "rollout.vllm.sync_timeout",
     "grpo.iterations", "grpo.prompts", "grpo.micro_batches", "grpo.clip_low", "grpo.clip_high",
     "grpo.entropy_rate", "grpo.entropy_maximum", "optimizer.learning_rate", "optimizer.clip_norm",
@@ -106,7 +108,8 @@ def default_config() -> ConfigDict:
           "train": 2400,
       },
       "pool": {
-          # "arena": the specialists; "frontier": simulated frontier models that know the answers.
+          # "arena": the specialists; "frontier": simulated frontier models that know the answers;
+          # "vllm": a language model behind a server that the run starts, as `vllm` says.
           "source": "arena",
           # Of the local server; 0 takes any free one.
           "port": 0,
@@ -114,6 +117,19 @@ def default_config() -> ConfigDict:
           "latency": 0.0,
           "request_timeout": 60.0,
           "max_attempts": 4,
+          # Workers that are one model, each with a temperature of its own.
+          "vllm": {
+              # A folder that vLLM reads, or a GGUF file, as in model.weights.
+              "weights": "",
+              "dtype": "bfloat16",
+              # The longest conversation in tokens, and the longest answer.
+              "max_model_len": 2048,
+              "max_tokens": 512,
+              # Further arguments of the server.
+              "arguments": (),
+              # (name, temperature) of each.
+              "workers": (),
+          },
       },
       "workflow": {
           "max_steps": 5,
@@ -289,6 +305,8 @@ def check_config(config: ConfigDict) -> None:
     refuse("pool.source", "the simulated frontier models know tasks.source=files only")
   if config.pool.source == "arena" and config.tasks.source != "arena":
     refuse("pool.source", "the arena's specialists answer tasks.source=arena only")
+  if config.pool.source == "vllm":
+    _check_vllm_pool(config, refuse)
   for key in ("sft.warmup_fraction", "optimizer.warmup_fraction"):
     if not 0 <= value(key) < 1:
       refuse(key, "must be at least 0 and below 1")
@@ -359,3 +377,28 @@ def _check_rollout(config: ConfigDict, refuse: Callable[[str, str], None]) -> No
     refuse("rollout.vllm.share_device",
            "a server that sleeps while a step trains cannot sample beside it: set "
            "--config.rollout.max_staleness=0")
+
+
+def _check_vllm_pool(config: ConfigDict, refuse: Callable[[str, str], None]) -> None:
+  if not config.rollout.vllm.python:
+    refuse("rollout.vllm.python",
+           "pool.source=vllm needs the interpreter of an environment with vLLM, see BUILD.md")
+  options = config.pool.vllm
+  if not options.weights:
+    refuse("pool.vllm.weights", "must name the folder or the GGUF file of the workers' model")
+  if not options.max_tokens < options.max_model_len:
+    refuse("pool.vllm.max_tokens",
+           f"must be below pool.vllm.max_model_len={options.max_model_len}, which holds the "
+           "question too")
+  workers = options.workers
+  if not (workers and all(map(_is_worker, workers))
+          and len({name for name, _ in workers}) == len(workers)):
+    refuse("pool.vllm.workers",
+           "must be pairs of a name, each another one, and a temperature of 0 or above, such as "
+           "(('calm', 0.2), ('wild', 1.0))")
+
+
+def _is_worker(pair: Any) -> bool:
+  # From the command line and from a run's config.json it may come as a list.
+  return (isinstance(pair, (tuple, list)) and list(map(type, pair)) in ([str, float], [str, int])
+          and pair[1] >= 0)

@@ -76,7 +76,8 @@ def open_run(config: ConfigDict, workdir: Path) -> Iterator[Run]:
   clock, terminal, stop = Clock(), Terminal(), StopSignals()
   check_claim(workdir, config)
   splits = load_splits(config)
-  with open_executor(config) as (portal, executor):
+  with open_executor(
+      config, log=workdir / "workers.log", say=terminal.print) as (portal, executor):
     chat = Chat(config, splits, len(executor.pool), model_tokenizer(config))
     check_tokenizer(chat.tokenizer, model_shape(config))
     splits, left_out = chat.fitting(splits)

@@ -1,13 +1,13 @@
 """Samples from vLLM servers, which are given the trainer's weights as it makes them."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import aiohttp
 import numpy as np
 
 from conductor_jax.errors import UserError
+from conductor_jax.gather import gather_all
 from conductor_jax.sampling.endpoint import Endpoint
 from conductor_jax.sampling.sampler import Completion
 from conductor_jax.sampling.vllm_client import ServerFault
@@ -38,17 +38,23 @@ class VllmSampler:
     request_timeout: seconds for one completion.
     sync_timeout: seconds for each other answer of a server; the slowest is to a load of weights.
     say: takes a line about what became of a server.
+    merge: staged parameters → those of the model without adapters; None where there are none.
+    share_device: whether the servers sleep while nothing is sampled, for they share the trainer's
+      device.
     look_again: seconds from one look at servers that are left out to the next.
   """
 
   def __init__(
       self, weights: WeightFolder, *, servers: Sequence[VllmServer] = (), urls: Sequence[str] = (),
       model: str = "conductor", max_tokens: int, eos: int, request_timeout: float,
-      sync_timeout: float, say: Callable[[str], None], look_again: float = 10.0):
+      sync_timeout: float, say: Callable[[str], None],
+      merge: Callable[[dict], dict] | None = None, share_device: bool = False,
+      look_again: float = 10.0):
     self._weights, self._servers, self._urls = weights, tuple(servers), tuple(urls)
     self._model, self._max_tokens, self._eos = model, max_tokens, eos
     self._request_timeout, self._sync_timeout = request_timeout, sync_timeout
     self._say, self._look_again = say, look_again
+    self._merge, self._share_device = merge, share_device
     self._staged: Weights | None = None
     self._endpoints: list[Endpoint] = []
 
@@ -74,18 +80,19 @@ class VllmSampler:
     self._keeper.cancel()
     await asyncio.wait([self._keeper])
     try:
-      await _together(endpoint.close() for endpoint in self._endpoints)
+      await gather_all(endpoint.close() for endpoint in self._endpoints)
     finally:
       await self._session.close()
       await asyncio.to_thread(self._weights.close)
 
   def stage(self, params: dict, version: int) -> None:
-    """See `Sampler.stage`; adapters are merged into the parameters.
+    """See `Sampler.stage`.
 
     Raises:
       UserError: there is no room for them.
     """
-    self._staged = self._weights.stage(params, version)
+    self._staged = self._weights.stage(
+        params if self._merge is None else self._merge(params), version)
 
   async def load(self) -> None:
     """See `Sampler.load`; the first time it starts the servers that are ours.
@@ -98,7 +105,7 @@ class VllmSampler:
     asked = [endpoint for endpoint in self._endpoints if endpoint.fault is None]
     for endpoint in self._endpoints:
       endpoint.target = weights
-    await _together(endpoint.load() for endpoint in asked)
+    await gather_all(endpoint.load() for endpoint in asked)
     for endpoint in asked:
       if first and isinstance(endpoint.fault, UserError):
         raise endpoint.fault
@@ -107,9 +114,10 @@ class VllmSampler:
     self._refuse_without_servers()
     await asyncio.to_thread(self._weights.remove_before, weights)
 
-  async def sleep(self) -> None:
-    """Has all servers give their memory back until the next `load`."""
-    await _together(endpoint.sleep() for endpoint in self._endpoints)
+  async def rest(self) -> None:
+    """See `Sampler.rest`; servers that share the trainer's device give their memory back."""
+    if self._share_device:
+      await gather_all(endpoint.sleep() for endpoint in self._endpoints)
 
   async def sample(
       self, prompt: Sequence[int], seeds: np.ndarray, temperature: float) -> list[Completion]:
@@ -137,7 +145,7 @@ class VllmSampler:
       raise UserError(f"a completion failed {_ATTEMPTS} times, at last because {last}: see the "
                       "server's log, then run the same command to go on")
 
-    return await _together(complete(int(seed)) for seed in seeds)
+    return await gather_all(complete(int(seed)) for seed in seeds)
 
   async def _choose(self) -> Endpoint:
     """The ready server with the least to do; waits for one while there may be one."""
@@ -168,13 +176,3 @@ class VllmSampler:
           await endpoint.load()
           if endpoint.ready:
             self._say(f"{endpoint.url} is back")
-
-
-async def _together(coroutines: Iterable[Coroutine[Any, Any, Any]]) -> list[Any]:
-  """All results, in order. The first fault ends the others and is raised."""
-  try:
-    async with asyncio.TaskGroup() as group:
-      tasks = [group.create_task(coroutine) for coroutine in coroutines]
-  except BaseExceptionGroup as faults:
-    raise faults.exceptions[0] from None
-  return [task.result() for task in tasks]

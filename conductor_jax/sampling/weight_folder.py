@@ -92,7 +92,7 @@ class WeightFolder:
     """Writes a version. The parameters are not used any more when it returns.
 
     Args:
-      params: the parameters, a nested dict, on any mesh; adapters are merged into them.
+      params: the parameters, a nested dict, on any mesh, without adapters.
       version: its number.
 
     Raises:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from conductor_jax.gather import gather_all
 from conductor_jax.rollouts import Conductor
 from conductor_jax.strategies.strategy import Attempt, task_seed
 from conductor_jax.tasks.task import Task
-from conductor_jax.workflows.gather import gather_all
 from conductor_jax.workflows.workflow import ParsedPlan
 
 

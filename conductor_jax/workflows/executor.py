@@ -29,9 +29,9 @@ import hashlib
 from collections.abc import Sequence
 from typing import Literal
 
+from conductor_jax.gather import gather_all
 from conductor_jax.workers.call import CallRecord, Usage
 from conductor_jax.workers.client import PoolClient
-from conductor_jax.workflows.gather import gather_all
 from conductor_jax.workflows.transcript import Transcript
 from conductor_jax.workflows.workflow import Step, Workflow
 

@@ -3,10 +3,10 @@
 import logging
 from collections.abc import Sequence
 
+from conductor_jax.gather import gather_all
 from conductor_jax.tasks.graders import Graders
 from conductor_jax.tasks.task import Grade, GradingError, Task
 from conductor_jax.workflows.executor import Executor
-from conductor_jax.workflows.gather import gather_all
 from conductor_jax.workflows.transcript import Transcript
 from conductor_jax.workflows.workflow import Workflow
 

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from conductor_jax.workflows.gather import gather_all
+from conductor_jax.gather import gather_all
 
 
 async def test_results_come_in_the_order_asked_for_whoever_is_done_first():
