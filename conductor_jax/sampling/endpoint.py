@@ -1,7 +1,9 @@
 """One vLLM server of a sampler: which weights it has, and whether it may be asked."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+import contextlib
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 import aiohttp
@@ -11,13 +13,15 @@ import numpy as np
 from conductor_jax.errors import UserError
 from conductor_jax.sampling.probe import Answers, Probe
 from conductor_jax.sampling.sampler import Completion
-from conductor_jax.sampling.vllm_client import ServerFault, VllmClient
+from conductor_jax.sampling.vllm_client import Generated, ServerBusy, ServerFault, VllmClient
 from conductor_jax.sampling.vllm_server import VllmServer
 from conductor_jax.sampling.weight_folder import Weights
 from conductor_jax.sampling.weight_sync import confirm, label, sync
 
 # Seconds for the last word to a server that is given up.
 _RESUME_SECONDS = 10.0
+# Seconds before a busy server is asked again; doubled every time.
+_FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
 
 
 class Endpoint:
@@ -62,6 +66,7 @@ class Endpoint:
     self._asleep = False
     # Counts how often it was brought somewhere.
     self._turn = 0
+    self._expected = 0
     self._requests: set[anyio.CancelScope] = set()
     self._tasks: set[asyncio.Task] = set()
     self._lock = asyncio.Lock()
@@ -75,9 +80,18 @@ class Endpoint:
     return self._url
 
   @property
-  def requests(self) -> int:
-    """How many completions it is writing."""
-    return len(self._requests)
+  def work(self) -> int:
+    """How much it has to do, in completions; they count twice while they are being written."""
+    return self._expected + len(self._requests)
+
+  @contextlib.contextmanager
+  def expecting(self, completions: int) -> Iterator[None]:
+    """Counts the completions of a group that is on its way to it."""
+    self._expected += completions
+    try:
+      yield
+    finally:
+      self._expected -= completions
 
   async def generate(self, prompt: Sequence[int], **options: Any) -> Completion:
     """A completion.
@@ -145,7 +159,7 @@ class Endpoint:
     with anyio.CancelScope() as scope:
       self._requests.add(scope)
       try:
-        generated = await self._client().generate(prompt, **options)
+        generated = await self._patiently(prompt, options)
         if not self._confirmed.keys() >= set(generated.versions):
           # They may be the weights that it is being brought to.
           await self._settled.wait()
@@ -159,6 +173,19 @@ class Endpoint:
     return Completion(
         generated.tokens, generated.logprobs, generated.finish_reason,
         np.array([self._confirmed[name] for name in generated.versions], np.int32))
+
+  async def _patiently(self, prompt, options) -> Generated:
+    """Asks again while the server is busy, or paused by others, for as long as an answer may take.
+    """
+    deadline, wait = time.monotonic() + options["timeout"], _FIRST_WAIT
+    while True:
+      try:
+        return await self._client().generate(prompt, **options)
+      except ServerBusy:
+        if time.monotonic() + wait > deadline:
+          raise
+      await asyncio.sleep(wait)
+      wait = min(2 * wait, _LONGEST_WAIT)
 
   async def _load(self) -> None:
     async with self._lock:

@@ -1,8 +1,8 @@
 """The HTTP routes of one vLLM server, and what may go wrong with them.
 
-A fault of the server is a `ServerFault`: no connection, no answer in time, a broken one, HTTP 408,
-429 and 5xx. It may be gone the next time. Any other 4xx refuses the request itself, and is a
-`UserError` with the server's own words.
+A fault of the server is a `ServerFault`: no connection, no answer in time, a broken one, HTTP 5xx.
+It may be gone the next time. One of HTTP 408, 429 or 503 is a `ServerBusy`: it goes if one waits.
+Any other 4xx refuses the request itself, and is a `UserError` with the server's own words.
 """
 
 import json
@@ -17,14 +17,17 @@ from conductor_jax.errors import UserError
 
 _CONNECT_SECONDS = 10.0
 _GENERATE = "/inference/v1/generate"
-# Statuses below 500 that say nothing about the request.
-_PASSING = (408, 429)
+_BUSY = (408, 429, 503)
 _NEEDED = ("a server must be vLLM 0.32 or later, started with VLLM_SERVER_DEV_MODE=1 and "
            "--enable-scale-out")
 
 
 class ServerFault(Exception):
   """What a server did wrong, and may do right the next time. One line that names the server."""
+
+
+class ServerBusy(ServerFault):
+  """The server asks to come again later."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class VllmClient:
       query: the query's parameters.
 
     Raises:
-      ServerFault: there is no good answer.
+      ServerFault: there is no good answer, or, a `ServerBusy`, not yet.
       UserError: the server refuses the request.
     """
     limits = aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_SECONDS)
@@ -85,12 +88,13 @@ class VllmClient:
     except (aiohttp.ClientError, OSError) as fault:
       reason = " ".join(str(fault).split()) or type(fault).__name__
       raise ServerFault(f"{self.url}{route} cannot be asked: {reason}") from fault
-    if response.status in _PASSING or response.status >= 500:
-      raise ServerFault(
-          f"{self.url}{route} answered {response.status}: {_message(payload)}")
     if response.status >= 300:
-      raise UserError(f"{self.url}{route} answered {response.status}: {_message(payload)}"
-                      f"{_remedy(response.status, route)}")
+      line = f"{self.url}{route} answered {response.status}: {_message(payload)}"
+      if response.status in _BUSY:
+        raise ServerBusy(line)
+      if response.status >= 500:
+        raise ServerFault(line)
+      raise UserError(line + _remedy(response.status, route))
     try:
       return json.loads(payload) if payload else None
     except ValueError as fault:

@@ -145,14 +145,15 @@ class VllmSampler:
       raise UserError(f"a completion failed {_ATTEMPTS} times, at last because {last}: see the "
                       "server's log, then run the same command to go on")
 
-    return await gather_all(complete(int(seed)) for seed in seeds)
+    with home.expecting(len(seeds)):
+      return await gather_all(complete(int(seed)) for seed in seeds)
 
   async def _choose(self) -> Endpoint:
     """The ready server with the least to do; waits for one while there may be one."""
     while True:
       ready = [endpoint for endpoint in self._endpoints if endpoint.ready]
       if ready:
-        return min(ready, key=lambda endpoint: endpoint.requests)
+        return min(ready, key=lambda endpoint: endpoint.work)
       self._refuse_without_servers()
       await self._news.wait()
 

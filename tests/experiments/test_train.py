@@ -6,7 +6,6 @@ import re
 import shutil
 import signal
 import socket
-import time
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from conductor_jax.errors import UserError
 from conductor_jax.models.tokenizer import load_tokenizer
 from conductor_jax.reporting.metrics import RolloutLog
 from experiments.export import export
-from tests.experiments.small_run import SMALL, metrics
+from tests.experiments.small_run import SMALL, gone, metrics, recorded, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -90,31 +89,8 @@ def assert_same_run(one: Path, other: Path) -> None:
   assert results[0] == results[1]
 
 
-def recorded(workdir: Path, phase: str) -> int:
-  path = workdir / "metrics.jsonl"
-  return path.read_text().count(f'"phase": "{phase}"') if path.exists() else 0
-
-
-def wait_for(process, workdir: Path, phase: str, steps: int) -> None:
-  while recorded(workdir, phase) < steps:
-    assert process.poll() is None, process.stderr.read()
-    time.sleep(0.005)
-
-
 def children(pid: int) -> list[int]:
   return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def gone(pid: int, seconds: float = 10) -> bool:
-  deadline = time.monotonic() + seconds
-  while time.monotonic() < deadline:
-    try:
-      if "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text():
-        return True
-    except FileNotFoundError:
-      return True
-    time.sleep(0.05)
-  return False
 
 
 def test_a_run_leaves_its_records_in_the_work_directory(uninterrupted):

@@ -119,6 +119,7 @@ def trainer_logprobs(
   return np.asarray(logprobs)[rows, whole[len(prompt):]]
 
 
+
 def check(completion: Completion, prompt: Sequence[int], weights: dict[int, dict]) -> None:
   """Every token's log-probability is the trainer's under the weights that it is said to be from."""
   for version in set(completion.weight_versions.tolist()):
