@@ -12,7 +12,7 @@ setup(
     install_requires=[
         "absl-py>=2.5",
         "aiohttp>=3.14",
-        "anyio>=4.9",
+        "anyio>=4.10",
         "flax>=0.12",
         "grain>=0.2.18",
         "jax>=0.10",

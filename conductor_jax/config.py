@@ -18,8 +18,11 @@ _CHOICES = {
     "model.remat": ("none", "dots", "full"),
     "model.attention": ("auto", "blockwise", "splash", "cudnn"),
     "optimizer.mu_dtype": ("float32", "bfloat16"),
+    "rollout.sampler": ("jax", "vllm"),
+    "rollout.vllm.dtype": ("bfloat16", "float32", "float16"),
     "tasks.source": ("arena", "files"),
-    "pool.source": ("arena", "frontier"),
+    "pool.source": ("arena", "frontier", "vllm"),
+    "pool.vllm.dtype": ("bfloat16", "float32", "float16"),
     "workflow.access": ("binary", "positions"),
     "workflow.context": ("messages", "inlined"),
     "grpo.advantage": ("std", "mean", "leave-one-out"),
@@ -33,8 +36,10 @@ _CHOICES = {
 _POSITIVE = (
     "model.hidden_size", "model.intermediate_size", "model.num_layers", "model.num_heads",
     "model.num_kv_heads", "model.head_dim", "model.max_positions", "model.logprob_chunk",
-    "tasks.train", "pool.request_timeout", "pool.max_attempts", "workflow.max_steps",
-    "rollout.temperature", "rollout.max_prompt_tokens", "rollout.max_completion_tokens",
+    "tasks.train", "pool.request_timeout", "pool.max_attempts", "pool.vllm.max_model_len",
+    "pool.vllm.max_tokens", "workflow.max_steps", "rollout.temperature",
+    "rollout.max_prompt_tokens", "rollout.max_completion_tokens",
+    "rollout.vllm.start_timeout", "rollout.vllm.request_timeout", "rollout.vllm.sync_timeout",
     "grpo.iterations", "grpo.prompts", "grpo.micro_batches", "grpo.clip_low", "grpo.clip_high",
     "grpo.entropy_rate", "grpo.entropy_maximum", "optimizer.learning_rate", "optimizer.clip_norm",
     "mesh.data", "mesh.fsdp", "mesh.tensor", "sft.prompts", "sft.plans",
@@ -43,8 +48,9 @@ _POSITIVE = (
 )
 
 _NOT_NEGATIVE = (
-    "seed", "model.lora_rank", "sft.steps", "grpo.samples_per_row", "grpo.kl_coefficient",
-    "grpo.entropy_coefficient", "grpo.entropy_target",
+    "seed", "model.lora_rank", "pool.latency", "rollout.max_staleness", "rollout.extra_groups",
+    "sft.steps", "grpo.samples_per_row", "grpo.kl_coefficient", "grpo.entropy_coefficient",
+    "grpo.entropy_target",
 )
 
 
@@ -102,12 +108,28 @@ def default_config() -> ConfigDict:
           "train": 2400,
       },
       "pool": {
-          # "arena": the specialists; "frontier": simulated frontier models that know the answers.
+          # "arena": the specialists; "frontier": simulated frontier models that know the answers;
+          # "vllm": a language model behind a server that the run starts, as `vllm` says.
           "source": "arena",
           # Of the local server; 0 takes any free one.
           "port": 0,
+          # Seconds that a simulated worker takes to answer.
+          "latency": 0.0,
           "request_timeout": 60.0,
           "max_attempts": 4,
+          # Workers that are one model, each with a temperature of its own.
+          "vllm": {
+              # A folder that vLLM reads, or a GGUF file, as in model.weights.
+              "weights": "",
+              "dtype": "bfloat16",
+              # The longest conversation in tokens, and the longest answer.
+              "max_model_len": 2048,
+              "max_tokens": 512,
+              # Further arguments of the server.
+              "arguments": (),
+              # (name, temperature) of each.
+              "workers": (),
+          },
       },
       "workflow": {
           "max_steps": 5,
@@ -117,9 +139,35 @@ def default_config() -> ConfigDict:
       },
       "reward": {"unparsed": 0.0, "wrong": 0.5, "right": 1.0},
       "rollout": {
+          # "jax" decodes with the trainer's own model, "vllm" asks servers beside it.
+          "sampler": "jax",
           "temperature": 1.0,
           "max_prompt_tokens": 8192,
           "max_completion_tokens": 1024,
+          # Updates that a rollout may lag behind the weights that it trains. 0 is strictly on
+          # policy; above, rollouts are collected while a step trains.
+          "max_staleness": 0,
+          # Groups of rollouts that may be begun in place of late ones.
+          "extra_groups": 0,
+          "vllm": {
+              # The Python of vLLM's environment, whose server the run starts and ends ...
+              "python": "",
+              # ... or servers that are running, such as ("http://127.0.0.1:8000",).
+              "urls": (),
+              # Of the run's own server; 0 takes any free one.
+              "port": 0,
+              "dtype": "bfloat16",
+              # More of the server's own options, such as ("--enforce-eager",).
+              "arguments": (),
+              # New weights are handed over here: in memory, or on a disk that all servers see.
+              "weights_folder": "/dev/shm",
+              # Seconds for the server to start, for a completion, and for taking new weights.
+              "start_timeout": 600.0,
+              "request_timeout": 600.0,
+              "sync_timeout": 120.0,
+              # The server sleeps while the trainer uses the GPU that they share.
+              "share_device": False,
+          },
       },
       "grpo": {
           "iterations": 200,
@@ -229,6 +277,7 @@ def check_config(config: ConfigDict) -> None:
     if not value(key) >= 0:
       refuse(key, "must be 0 or above")
   _check_grpo(config, refuse)
+  _check_rollout(config, refuse)
   if config.model.num_heads % config.model.num_kv_heads:
     refuse("model.num_kv_heads", f"must divide model.num_heads={config.model.num_heads}")
   if config.model.head_dim % 2:
@@ -249,12 +298,15 @@ def check_config(config: ConfigDict) -> None:
              f"mesh.fsdp × {phase}.micro_batches = {parts}")
   if config.tokenizer.vocab_size < 258:
     refuse("tokenizer.vocab_size", "256 bytes and 2 special tokens have to fit in")
-  if not 0 <= config.pool.port < 65536:
-    refuse("pool.port", "must be a port, or 0 for any free one")
+  for key in ("pool.port", "rollout.vllm.port"):
+    if not 0 <= value(key) < 65536:
+      refuse(key, "must be a port, or 0 for any free one")
   if config.pool.source == "frontier" and config.tasks.source != "files":
     refuse("pool.source", "the simulated frontier models know tasks.source=files only")
   if config.pool.source == "arena" and config.tasks.source != "arena":
     refuse("pool.source", "the arena's specialists answer tasks.source=arena only")
+  if config.pool.source == "vllm":
+    _check_vllm_pool(config, refuse)
   for key in ("sft.warmup_fraction", "optimizer.warmup_fraction"):
     if not 0 <= value(key) < 1:
       refuse(key, "must be at least 0 and below 1")
@@ -310,3 +362,43 @@ def _check_grpo(config: ConfigDict, refuse: Callable[[str, str], None]) -> None:
   if grpo.entropy_target and grpo.entropy_coefficient > grpo.entropy_maximum:
     refuse("grpo.entropy_coefficient",
            f"starts above grpo.entropy_maximum={grpo.entropy_maximum}, which bounds it")
+
+
+def _check_rollout(config: ConfigDict, refuse: Callable[[str, str], None]) -> None:
+  rollout, vllm = config.rollout, config.rollout.vllm
+  if rollout.extra_groups and not rollout.max_staleness:
+    refuse("rollout.extra_groups",
+           "late groups can be used only with --config.rollout.max_staleness above 0")
+  if rollout.sampler == "vllm" and bool(vllm.python) == bool(vllm.urls):
+    refuse("rollout.sampler", "needs either --config.rollout.vllm.python, the Python of an "
+           "environment that BUILD.md says how to make, or --config.rollout.vllm.urls of servers "
+           "that are running")
+  if vllm.share_device and rollout.max_staleness:
+    refuse("rollout.vllm.share_device",
+           "a server that sleeps while a step trains cannot sample beside it: set "
+           "--config.rollout.max_staleness=0")
+
+
+def _check_vllm_pool(config: ConfigDict, refuse: Callable[[str, str], None]) -> None:
+  if not config.rollout.vllm.python:
+    refuse("rollout.vllm.python",
+           "pool.source=vllm needs the interpreter of an environment with vLLM, see BUILD.md")
+  options = config.pool.vllm
+  if not options.weights:
+    refuse("pool.vllm.weights", "must name the folder or the GGUF file of the workers' model")
+  if not options.max_tokens < options.max_model_len:
+    refuse("pool.vllm.max_tokens",
+           f"must be below pool.vllm.max_model_len={options.max_model_len}, which holds the "
+           "question too")
+  workers = options.workers
+  if not (workers and all(map(_is_worker, workers))
+          and len({name for name, _ in workers}) == len(workers)):
+    refuse("pool.vllm.workers",
+           "must be pairs of a name, each another one, and a temperature of 0 or above, such as "
+           "(('calm', 0.2), ('wild', 1.0))")
+
+
+def _is_worker(pair: Any) -> bool:
+  # From the command line and from a run's config.json it may come as a list.
+  return (isinstance(pair, (tuple, list)) and list(map(type, pair)) in ([str, float], [str, int])
+          and pair[1] >= 0)

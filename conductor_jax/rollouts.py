@@ -1,5 +1,6 @@
 """The road from tasks to rollouts: prompt, sample, parse, execute, grade, reward."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +35,7 @@ class Rollout:
     prompt_tokens: int32[prompt], what the policy read.
     completion_tokens: int32[tokens], what it wrote, the end-of-sequence token included.
     sampler_logprobs: float32[tokens], at the sampling temperature.
-    weight_version: which weights wrote it.
+    weight_versions: int32[tokens], which weights wrote each token.
     text: the completion as text, without the end-of-sequence token.
     plan: the text, parsed.
     transcript: the run, None where the plan did not parse.
@@ -46,7 +47,7 @@ class Rollout:
   prompt_tokens: np.ndarray
   completion_tokens: np.ndarray
   sampler_logprobs: np.ndarray
-  weight_version: int
+  weight_versions: np.ndarray
   text: str
   plan: ParsedPlan | ParseFailure
   transcript: Transcript | None
@@ -80,8 +81,28 @@ class Rollout:
         "plan": plan,
         "completion_tokens": self.completion_tokens.tolist(),
         "sampler_logprobs": self.sampler_logprobs.tolist(),
-        "weight_version": self.weight_version,
+        "weight_versions": np.unique(self.weight_versions).tolist(),
     }
+
+
+@dataclass(frozen=True)
+class RolloutGroup:
+  """All rollouts of one prompt.
+
+  Attributes:
+    rollouts: in the order of their seeds.
+    seconds_sampling: how long the policy took to write them, waiting for its turn included.
+    seconds_executing: how long the workers and the graders took.
+  """
+
+  rollouts: list[Rollout]
+  seconds_sampling: float
+  seconds_executing: float
+
+  @property
+  def oldest_version(self) -> int:
+    """Of the weights that wrote any of the tokens."""
+    return min(int(rollout.weight_versions.min()) for rollout in self.rollouts)
 
 
 class Conductor:
@@ -110,58 +131,55 @@ class Conductor:
     self._access = access
     self._temperature = temperature
 
-  def sample(
-      self, tasks: Sequence[Task], seeds: np.ndarray, temperature: float | None = None
-  ) -> list[list[Completion]]:
-    """Writes one completion per task and seed.
+  async def roll_out(self, task: Task, seeds: np.ndarray) -> RolloutGroup:
+    """A group: samples and executes, see there."""
+    began = time.perf_counter()
+    completions = await self.sample(task, seeds)
+    sampled = time.perf_counter()
+    rollouts = await self.execute(task, completions, seeds)
+    return RolloutGroup(rollouts, sampled - began, time.perf_counter() - sampled)
+
+  async def sample(
+      self, task: Task, seeds: np.ndarray, temperature: float | None = None) -> list[Completion]:
+    """Writes one completion per seed.
 
     Args:
-      tasks: the questions.
-      seeds: uint32[tasks, samples]. A seed fixes its completion.
+      task: the question.
+      seeds: uint32[samples]. A seed fixes its completion.
       temperature: in place of the conductor's own; 0 is greedy.
-
-    Returns:
-      One list per task, one completion per seed.
     """
-    return self._sampler.sample(
-        [self._prompt(task) for task in tasks], seeds,
-        self._temperature if temperature is None else temperature)
+    return await self._sampler.sample(
+        self._prompt(task), seeds, self._temperature if temperature is None else temperature)
 
   async def execute(
-      self, tasks: Sequence[Task], completions: Sequence[Sequence[Completion]], seeds: np.ndarray
-  ) -> list[list[Rollout]]:
+      self, task: Task, completions: Sequence[Completion], seeds: np.ndarray) -> list[Rollout]:
     """Parses and runs the completions, all at once, and grades their answers.
 
     Args:
-      tasks: the questions.
-      completions: per task, from `sample`.
-      seeds: uint32[tasks, samples], those of `sample`. The seed of a run is derived from its own
-        one alone, so a rollout does not depend on what else runs, or in which order.
+      task: the question.
+      completions: from `sample`.
+      seeds: uint32[samples], those of `sample`. The seed of a run is derived from its own one
+        alone, so a rollout does not depend on what else runs, or in which order.
 
     Returns:
-      One group per task, one rollout per completion, in order.
+      One rollout per completion, in order.
     """
-    texts = [[self._text(completion) for completion in group] for group in completions]
-    plans = [[self._parse(text) for text in group] for group in texts]
-    parsed = [(row, column) for row, group in enumerate(plans) for column, plan in enumerate(group)
-              if isinstance(plan, ParsedPlan)]
+    prompt = np.asarray(self._prompt(task), np.int32)
+    texts = [self._text(completion) for completion in completions]
+    plans = [self._parse(text) for text in texts]
+    parsed = [i for i, plan in enumerate(plans) if isinstance(plan, ParsedPlan)]
     results = dict(zip(parsed, await run_and_grade(self._executor, self._graders, [
-        (tasks[row], plans[row][column].workflow, _execution_seed(seeds[row, column]))
-        for row, column in parsed]), strict=True))
-    groups = []
-    for row, task in enumerate(tasks):
-      prompt = np.asarray(self._prompt(task), np.int32)
-      group = []
-      for column, completion in enumerate(completions[row]):
-        plan = plans[row][column]
-        transcript, grade = results.get((row, column), (None, None))
-        group.append(Rollout(
-            task=task, prompt_tokens=prompt, completion_tokens=completion.tokens,
-            sampler_logprobs=completion.logprobs, weight_version=completion.weight_version,
-            text=texts[row][column], plan=plan, transcript=transcript, grade=grade,
-            reward=reward(plan, transcript, grade, self._reward_values)))
-      groups.append(group)
-    return groups
+        (task, plans[i].workflow, _execution_seed(seeds[i])) for i in parsed]), strict=True))
+
+    def rollout(i: int, completion: Completion) -> Rollout:
+      transcript, grade = results.get(i, (None, None))
+      return Rollout(
+          task=task, prompt_tokens=prompt, completion_tokens=completion.tokens,
+          sampler_logprobs=completion.logprobs, weight_versions=completion.weight_versions,
+          text=texts[i], plan=plans[i], transcript=transcript, grade=grade,
+          reward=reward(plans[i], transcript, grade, self._reward_values))
+
+    return [rollout(i, completion) for i, completion in enumerate(completions)]
 
   def _prompt(self, task: Task) -> list[int]:
     return conductor_prompt(

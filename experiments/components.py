@@ -1,11 +1,12 @@
 """Builds what the programs share from a config: tasks, prompts, and workers."""
 
-import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from ml_collections import ConfigDict
 from transformers import PreTrainedTokenizerBase
 
@@ -19,8 +20,10 @@ from conductor_jax.errors import UserError
 from conductor_jax.tasks.sources import load_tasks
 from conductor_jax.tasks.task import Task
 from conductor_jax.workers.client import PoolClient
+from conductor_jax.workers.pool import Pool
 from conductor_jax.workflows.executor import Executor
 from conductor_jax.workflows.prompts import conductor_messages, conductor_prompt
+from experiments.vllm_workers import vllm_workers
 
 # Tasks whose chats the arena's tokenizer is trained on.
 _TOKENIZER_TASKS = 2400
@@ -121,31 +124,42 @@ class Chat:
 
 
 @contextlib.contextmanager
-def open_executor(config: ConfigDict) -> Iterator[tuple[asyncio.Runner, Executor]]:
-  """Starts the configured workers, and an event loop with an executor that reaches them.
+def open_executor(
+    config: ConfigDict, *, log: Path, say: Callable[[str], None]
+) -> Iterator[tuple[BlockingPortal, Executor]]:
+  """Starts an event loop in a thread, and the configured workers with an executor on it.
+
+  Args:
+    config: the options.
+    log: a file for the output of a server of language models.
+    say: told how its start goes.
 
   Raises:
     UserError: the port is taken, or the workers do not start.
   """
-  if config.pool.source == "arena":
+  with start_blocking_portal() as portal, _open_pool(config, portal, log, say) as pool:
+    client = PoolClient(
+        pool, request_timeout=config.pool.request_timeout, max_attempts=config.pool.max_attempts)
+    with portal.wrap_async_context_manager(client):
+      yield portal, Executor(client, context=config.workflow.context)
+
+
+@contextlib.contextmanager
+def _open_pool(
+    config: ConfigDict, portal: BlockingPortal, log: Path, say: Callable[[str], None]
+) -> Iterator[Pool]:
+  source = config.pool.source
+  if source == "vllm":
+    with portal.wrap_async_context_manager(vllm_workers(config, log=log, say=say)) as pool:
+      yield pool
+    return
+  if source == "arena":
     factory, arguments = "conductor_jax.arena.specialists:answerers", {"seed": config.seed}
   else:
     factory = "conductor_jax.arena.frontier:answerers"
     arguments = {"path": config.tasks.path, "benchmarks": list(config.tasks.benchmarks),
                  "split": config.tasks.split}
-  with ServerProcess(factory, arguments, port=config.pool.port) as server, \
-      asyncio.Runner() as runner:
-    pool = (arena_pool(server.base_url, config.seed) if config.pool.source == "arena"
-            else frontier_pool(server.base_url))
-
-    async def opened() -> PoolClient:
-      client = PoolClient(
-          pool, request_timeout=config.pool.request_timeout,
-          max_attempts=config.pool.max_attempts)
-      return await client.__aenter__()
-
-    client = runner.run(opened())
-    try:
-      yield runner, Executor(client, context=config.workflow.context)
-    finally:
-      runner.run(client.__aexit__(None, None, None))
+  with ServerProcess(
+      factory, arguments, port=config.pool.port, latency=config.pool.latency) as server:
+    yield (arena_pool(server.base_url, config.seed) if source == "arena"
+           else frontier_pool(server.base_url))

@@ -53,7 +53,8 @@ class Policy:
     return merge_trees(trained, self.frozen)
 
 
-def _is_gguf(weights: str) -> bool:
+def is_gguf(weights: str) -> bool:
+  """Whether weights are a GGUF file, and not a folder."""
   return weights.endswith(".gguf")
 
 
@@ -64,7 +65,7 @@ def model_shape(config: ConfigDict) -> Qwen2Config:
     UserError: the weights have no shape that can be read, or the name is not known.
   """
   model = config.model
-  if _is_gguf(model.weights):
+  if is_gguf(model.weights):
     return gguf_config(read_gguf(Path(model.weights)))
   if model.weights:
     return read_config(Path(model.weights) / "config.json")
@@ -90,7 +91,7 @@ def model_tokenizer(config: ConfigDict) -> PreTrainedTokenizerBase | None:
   weights = config.model.weights
   if not weights:
     return None
-  return gguf_tokenizer(read_gguf(Path(weights))) if _is_gguf(weights) else load_tokenizer(
+  return gguf_tokenizer(read_gguf(Path(weights))) if is_gguf(weights) else load_tokenizer(
       Path(weights))
 
 
@@ -194,7 +195,7 @@ def load_policy(config: ConfigDict, mesh: Mesh) -> Policy:
   _, base = split_adapters(shapes)
   shardings = jax.tree.map(lambda x: x.sharding, base)
   dtype = config.model.param_dtype
-  if _is_gguf(weights):
+  if is_gguf(weights):
     params = load_gguf(read_gguf(Path(weights)), shape, shardings, dtype)
   else:
     params = load_safetensors(Path(weights), shape, shardings, dtype)

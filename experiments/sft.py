@@ -8,7 +8,8 @@
 from pathlib import Path
 
 from experiments.program import main
-from experiments.training import open_run, train_sft
+from experiments.run import open_run
+from experiments.training import train_sft
 
 
 def warm_start(config, workdir: Path) -> None:

@@ -8,6 +8,7 @@ again on the same work directory, it goes on where it stopped.
 
 import contextlib
 import resource
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,53 +17,42 @@ from ml_collections import ConfigDict
 from conductor_jax.evaluation.evaluate import evaluate
 from conductor_jax.reporting.metrics import RolloutLog, read_metrics, write_summary
 from conductor_jax.reporting.report import write_report
-from conductor_jax.rewards import RewardValues
-from conductor_jax.rollouts import Conductor
-from conductor_jax.sampling.jax_sampler import JaxSampler
 from conductor_jax.strategies.conductor import ConductorStrategy
 from conductor_jax.strategies.random_plan import RandomPlan
 from conductor_jax.strategies.single_worker import best_single_worker
 from conductor_jax.strategies.strategy import Strategy
 from conductor_jax.tasks.graders import Graders
-from conductor_jax.training.logprobs import Params
+from experiments.conductor import make_conductor, open_sampler
 from experiments.program import main
-from experiments.training import Run, open_run, train_grpo, train_sft
+from experiments.run import Run, open_run
+from experiments.training import train_grpo, train_sft
 
 
 def train(config: ConfigDict, workdir: Path) -> None:
   """One run, from its config to its report."""
   with open_run(config, workdir) as run, contextlib.closing(Graders()) as graders:
     policy = train_sft(run)
-    sampler = JaxSampler(
-        policy.graph, policy.whole(policy.trained), version=0,
-        max_tokens=config.rollout.max_completion_tokens,
-        max_prompt=config.rollout.max_prompt_tokens, eos=run.chat.tokenizer.eos_token_id,
-        rows=config.grpo.prompts)
-    conductor = Conductor(
-        sampler=sampler, tokenizer=run.chat.tokenizer, executor=run.executor, graders=graders,
-        reward_values=RewardValues(**config.reward), max_steps=config.workflow.max_steps,
-        access=config.workflow.access, temperature=config.rollout.temperature)
-    trained = ConductorStrategy(conductor, config.evaluation.temperature)
+    with open_sampler(run, policy) as sampler:
+      conductor = make_conductor(run, sampler, graders)
+      trained = ConductorStrategy(conductor, config.evaluation.temperature)
 
-    def measure(strategy: Strategy) -> dict[str, Any]:
-      return run.runner.run(evaluate(
-          strategy, run.splits.heldout, seed=config.seed, workers=len(run.executor.pool)))
+      def measure(strategy: Strategy) -> dict[str, Any]:
+        return run.portal.call(partial(
+            evaluate, strategy, run.splits.heldout, seed=config.seed,
+            workers=len(run.executor.pool)))
 
-    def baselines() -> dict[str, Any]:
-      chosen_on = run.splits.train[:config.evaluation.tasks]
-      best = run.runner.run(
-          best_single_worker(run.executor, graders, chosen_on, seed=config.seed))
-      plans = RandomPlan(
-          run.executor, graders, max_steps=config.workflow.max_steps,
-          access=config.workflow.access)
-      return {"before_rl": measure(trained), "best_single_worker": measure(best),
-              "random_plan": measure(plans)}
+      def baselines() -> dict[str, Any]:
+        chosen_on = run.splits.train[:config.evaluation.tasks]
+        best = run.portal.call(partial(
+            best_single_worker, run.executor, graders, chosen_on, seed=config.seed))
+        plans = RandomPlan(
+            run.executor, graders, max_steps=config.workflow.max_steps,
+            access=config.workflow.access)
+        return {"before_rl": measure(trained), "best_single_worker": measure(best),
+                "random_plan": measure(plans)}
 
-    def publish(params: Params, version: int) -> None:
-      sampler.update_weights(policy.whole(params), version)
-
-    state, measured = train_grpo(run, policy, conductor, publish, baselines)
-    heldout = {"before_rl": measured["before_rl"], "after_rl": measure(trained), **measured}
+      state, measured = train_grpo(run, policy, conductor, sampler, baselines)
+      heldout = {"before_rl": measured["before_rl"], "after_rl": measure(trained), **measured}
     _conclude(run, int(state.step), heldout)
 
 

@@ -5,7 +5,7 @@ import pytest
 from conductor_jax.config import check_config, check_shape, default_config
 from conductor_jax.errors import UserError
 from conductor_jax.training.optimizer import make_schedule
-from configs import conductor7b, dryrun, quickstart
+from configs import conductor7b, dryrun, quickstart, smollm_cpu
 from experiments.policy import model_shape
 
 # Of configs/conductor7b.py, and the devices of each.
@@ -26,6 +26,13 @@ def check(config):
 def test_the_shipped_configs_and_the_defaults_are_possible():
   for config in (default_config(), quickstart.get_config(), dryrun.get_config()):
     check(config)
+
+
+def test_smollm_on_a_cpu_is_possible_once_vllm_is_named(smollm2_file):
+  config = smollm_cpu.get_config()
+  assert config.model.weights == config.pool.vllm.weights == str(smollm2_file)
+  config.rollout.vllm.python = "python"
+  check(config)
 
 
 @pytest.mark.parametrize(("key", "value", "remedy"), [
@@ -71,6 +78,13 @@ def test_the_shipped_configs_and_the_defaults_are_possible():
     ("workflow.context", "mail", "one of messages, inlined"),
     ("optimizer.warmup_fraction", 1.0, "below 1"),
     ("rollout.temperature", 0.0, "above 0"),
+    ("rollout.sampler", "sglang", "one of jax, vllm"),
+    ("rollout.sampler", "vllm", "needs either --config.rollout.vllm.python"),
+    ("rollout.max_staleness", -1, "0 or above"),
+    ("rollout.extra_groups", 2, "only with --config.rollout.max_staleness above 0"),
+    ("rollout.vllm.dtype", "int8", "one of bfloat16, float32, float16"),
+    ("rollout.vllm.port", -1, "must be a port"),
+    ("rollout.vllm.request_timeout", 0.0, "above 0"),
     ("seed", -1, "0 or above"),
 ])
 def test_an_impossible_value_is_refused_in_one_line_that_names_it(key, value, remedy):
@@ -79,6 +93,40 @@ def test_an_impossible_value_is_refused_in_one_line_that_names_it(key, value, re
   message = str(fault.value)
   assert "\n" not in message
   assert message.startswith(f"--config.{key}={value}: ") and remedy in message
+
+
+def test_servers_are_either_started_or_attached_to_and_sleep_only_where_nothing_is_sampled():
+  vllm = dict(rollout__sampler="vllm", rollout__vllm__python="python3")
+  check(with_values(**vllm))
+  check(with_values(rollout__sampler="vllm", rollout__vllm__urls=("http://127.0.0.1:8000",)))
+  with pytest.raises(UserError, match="needs either"):
+    check(with_values(**vllm, rollout__vllm__urls=("http://127.0.0.1:8000",)))
+  check(with_values(**vllm, rollout__vllm__share_device=True))
+  with pytest.raises(UserError, match="--config.rollout.vllm.share_device=True: .*staleness=0"):
+    check(with_values(**vllm, rollout__vllm__share_device=True, rollout__max_staleness=1))
+
+
+@pytest.mark.parametrize(("key", "value", "remedy"), [
+    ("rollout.vllm.python", "", "an environment with vLLM"),
+    ("pool.vllm.weights", "", "the folder or the GGUF file"),
+    ("pool.vllm.dtype", "int8", "one of bfloat16, float32, float16"),
+    ("pool.vllm.max_tokens", 0, "above 0"),
+    ("pool.vllm.max_model_len", 512, "must be below pool.vllm.max_model_len=512"),
+    ("pool.vllm.workers", (), "pairs of a name"),
+    ("pool.vllm.workers", ("calm", "wild"), "pairs of a name"),
+    ("pool.vllm.workers", (("calm", -0.1),), "a temperature of 0 or above"),
+    ("pool.vllm.workers", (("calm", "0.1"),), "a temperature of 0 or above"),
+    ("pool.vllm.workers", (("calm", 0.1), ("calm", 0.2)), "each another one"),
+])
+def test_a_pool_that_vllm_cannot_serve_is_refused(key, value, remedy):
+  served = {
+      "pool.source": "vllm", "rollout.vllm.python": "python", "pool.vllm.weights": "weights",
+      "pool.vllm.workers": [["calm", 0]]}
+  check_config(with_values(**served))
+  with pytest.raises(UserError) as fault:
+    check_config(with_values(**{**served, key: value}))
+  message = str(fault.value)
+  assert message.startswith("--config.") and remedy in message and "\n" not in message
 
 
 # The quickstart is 192 wide with 6 heads of 32, 2 key-value heads and a vocabulary of 1024.

@@ -23,7 +23,8 @@ def rollout(kind: str, workers: tuple[int, ...], reward: float | None, *, tokens
   return Rollout(
       task=Task("t", "What is t?", "4", kind), prompt_tokens=np.zeros(5, np.int32),
       completion_tokens=np.zeros(length, np.int32), sampler_logprobs=np.zeros(length, np.float32),
-      weight_version=0, text="", plan=plan, transcript=transcript, grade=grade, reward=reward)
+      weight_versions=np.zeros(length, np.int32), text="", plan=plan, transcript=transcript,
+      grade=grade, reward=reward)
 
 
 def test_every_metric_of_a_mixed_iteration():

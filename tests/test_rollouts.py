@@ -50,7 +50,8 @@ def completion(text: str, *, ended: bool = True) -> Completion:
   tokens = TOKENIZER.encode(text, add_special_tokens=False) + [TOKENIZER.eos_token_id] * ended
   return Completion(
       np.array(tokens, np.int32), np.linspace(-1, 0, len(tokens), dtype=np.float32),
-      "stop" if ended else "length", weight_version=3)
+      "stop" if ended else "length",
+      weight_versions=np.array([3] + [4] * (len(tokens) - 1), np.int32))
 
 
 class Scripted:
@@ -60,9 +61,9 @@ class Scripted:
     self.text = text
     self.calls = []
 
-  def sample(self, prompts, seeds, temperature):
-    self.calls.append((prompts, seeds, temperature))
-    return [[completion(self.text) for _ in row] for row in seeds]
+  async def sample(self, prompt, seeds, temperature):
+    self.calls.append((prompt, seeds, temperature))
+    return [completion(self.text) for _ in seeds]
 
 
 @pytest.fixture
@@ -109,22 +110,21 @@ def task(name: str = "t", reference: str = "4", kind: str = "arithmetic") -> Tas
 
 
 async def one(conductor: Conductor, text: str, **fields) -> Rollout:
-  ((rollout,),) = await conductor.execute(
-      [task(**fields)], [[completion(text)]], np.array([[1]], np.uint32))
+  (rollout,) = await conductor.execute(
+      task(**fields), [completion(text)], np.array([1], np.uint32))
   return rollout
 
 
-def test_sample_sends_templated_prompts_seeds_and_temperature(server):
+async def test_sample_sends_the_templated_prompt_seeds_and_temperature(server):
   sampler = Scripted("x")
   conductor, _ = server
   sampled = conductor(sampler, access="positions", temperature=0.7)
-  seeds = np.array([[1, 2], [3, 4]], np.uint32)
-  completions = sampled.sample([task("a"), task("b")], seeds)
-  sampled.sample([task("a")], seeds[:1], temperature=0.0)
-  assert [len(group) for group in completions] == [2, 2]
-  (prompts, sent, temperature), (_, _, greedy) = sampler.calls
+  seeds = np.array([1, 2], np.uint32)
+  assert len(await sampled.sample(task("b"), seeds)) == 2
+  await sampled.sample(task("a"), seeds[:1], temperature=0.0)
+  (prompt, sent, temperature), (_, _, greedy) = sampler.calls
   system, user = conductor_messages("What is b?", workers=4, max_steps=3, access="positions")
-  assert TOKENIZER.decode(prompts[1]) == (
+  assert TOKENIZER.decode(prompt) == (
       f"<|im_start|>system\n{system['content']}<|im_end|>\n"
       f"<|im_start|>user\n{user['content']}<|im_end|>\n<|im_start|>assistant\n")
   assert sent is seeds and (temperature, greedy) == (0.7, 0.0)
@@ -134,16 +134,24 @@ async def test_a_rollout_keeps_the_tokens_it_was_given_and_the_prompt_that_was_s
   conductor, _ = server
   sampler = Scripted(lists(FOUR))
   sampled = conductor(sampler)
-  seeds = np.array([[1]], np.uint32)
-  completions = sampled.sample([task()], seeds)
-  ((rollout,),) = await sampled.execute([task()], completions, seeds)
-  assert rollout.completion_tokens is completions[0][0].tokens
-  assert rollout.sampler_logprobs is completions[0][0].logprobs
+  seeds = np.array([1], np.uint32)
+  (completion,) = await sampled.sample(task(), seeds)
+  (rollout,) = await sampled.execute(task(), [completion], seeds)
+  assert rollout.completion_tokens is completion.tokens
+  assert rollout.sampler_logprobs is completion.logprobs
   assert rollout.completion_tokens[-1] == TOKENIZER.eos_token_id
   assert rollout.prompt_tokens.dtype == np.int32
-  assert rollout.prompt_tokens.tolist() == sampler.calls[0][0][0]
+  assert rollout.prompt_tokens.tolist() == sampler.calls[0][0]
   assert rollout.text == lists(FOUR)
-  assert rollout.weight_version == 3
+  assert rollout.weight_versions is completion.weight_versions
+
+
+async def test_a_group_is_as_old_as_the_oldest_weights_that_wrote_any_of_its_tokens(server):
+  conductor, requests = server
+  group = await conductor(Scripted(lists(FOUR))).roll_out(task(), np.array([1, 2], np.uint32))
+  assert group.oldest_version == 3
+  assert [rollout.reward for rollout in group.rollouts] == [1.0, 1.0]
+  assert group.seconds_sampling < group.seconds_executing and requests.total() == 2
 
 
 async def test_right_and_wrong_answers_get_one_and_a_half(server):
@@ -163,8 +171,8 @@ async def test_no_worker_is_called_for_a_completion_that_does_not_parse(server):
 
 async def test_a_completion_cut_off_at_the_token_limit_is_parsed_like_any_other(server):
   conductor, _ = server
-  ((rollout,),) = await conductor().execute(
-      [task()], [[completion(lists(FOUR), ended=False)]], np.array([[1]], np.uint32))
+  (rollout,) = await conductor().execute(
+      task(), [completion(lists(FOUR), ended=False)], np.array([1], np.uint32))
   assert (rollout.text, rollout.reward) == (lists(FOUR), 1.0)
 
 
@@ -196,23 +204,19 @@ async def test_another_fault_propagates_as_it_is(server):
 
 async def test_answers_depend_on_a_rollouts_own_seed_alone(server):
   conductor, _ = server
-  tasks = [task("a"), task("b")]
-  completions = [[completion(lists(SEED, SEED)), completion("junk"), completion(lists(SEED))]] * 2
-  seeds = np.array([[10, 11, 12], [13, 14, 10]], np.uint32)
+  completions = [completion(lists(SEED, SEED)), completion("junk"), completion(lists(SEED))]
+  seeds = np.array([10, 11, 12], np.uint32)
 
-  def answers(groups):
-    return [[rollout.transcript and rollout.transcript.answer for rollout in group]
-            for group in groups]
+  async def answers(completions, seeds):
+    rollouts = await conductor().execute(task(), completions, seeds)
+    return [rollout.transcript and rollout.transcript.answer for rollout in rollouts]
 
-  together = answers(await conductor().execute(tasks, completions, seeds))
-  swapped = answers(await conductor().execute(tasks[::-1], completions, seeds[::-1]))
-  backwards = answers(await conductor().execute(
-      tasks, [group[::-1] for group in completions], seeds[:, ::-1]))
-  (alone,) = answers(await conductor().execute(tasks[:1], [completions[0][2:]], seeds[:1, 2:]))
-  assert together == swapped[::-1] == [group[::-1] for group in backwards]
-  assert alone == together[0][2:]
-  assert together[0][1] is None
-  assert len({together[0][0], together[0][2], together[1][0]}) == 3
+  together = await answers(completions, seeds)
+  assert await answers(completions[::-1], seeds[::-1]) == together[::-1]
+  assert await answers(completions[2:], seeds[2:]) == together[2:]
+  assert together[1] is None
+  (other,) = await answers(completions[:1], seeds[2:])
+  assert len({together[0], together[2], other}) == 3
 
 
 async def test_json_holds_the_whole_rollout(server):
@@ -234,7 +238,7 @@ async def test_json_holds_the_whole_rollout(server):
                {"worker": FOUR, "subtask": "Solve it.", "sees": []}],
       "completion_tokens": rollout.completion_tokens.tolist(),
       "sampler_logprobs": rollout.sampler_logprobs.tolist(),
-      "weight_version": 3,
+      "weight_versions": [3, 4],
   }
   # float32 -> JSON -> float32 loses nothing.
   assert np.array_equal(np.array(row["sampler_logprobs"], np.float32), rollout.sampler_logprobs)

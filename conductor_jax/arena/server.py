@@ -87,7 +87,7 @@ def _checked(payload: Any) -> tuple[str, list[dict[str, Any]], int, int | None]:
   return model, messages, seed, limit
 
 
-def _handler(answerers: Mapping[str, Answerer]):
+def _handler(answerers: Mapping[str, Answerer], latency: float):
   """The request handler: one function, no router and no middleware, since it is the hot path."""
   created = int(time.time())
   models = {"object": "list", "data": [
@@ -131,6 +131,8 @@ def _handler(answerers: Mapping[str, Answerer]):
       except web.HTTPRequestEntityTooLarge:
         return _error(
             413, f"the body is larger than {_MAX_BODY_BYTES} bytes", "invalid_request_error")
+      if latency:
+        await asyncio.sleep(latency)
       try:
         return complete(body)
       except Exception as fault:  # one faulty answer must not take the other workers down
@@ -152,7 +154,7 @@ def _request(message, payload, protocol, writer, task) -> web.BaseRequest:
 
 
 async def serve(answerers: Mapping[str, Answerer], port: int, ready: Callable[[int], None],
-                stop: asyncio.Event) -> None:
+                stop: asyncio.Event, latency: float = 0.0) -> None:
   """Serves on the loopback interface until `stop` is set.
 
   Args:
@@ -160,11 +162,12 @@ async def serve(answerers: Mapping[str, Answerer], port: int, ready: Callable[[i
     port: 0 takes any free one.
     ready: called with the port once the socket listens.
     stop: ends the server.
+    latency: seconds before a completion is sent.
 
   Raises:
     UserError: the port is taken or may not be bound.
   """
-  server = web.Server(_handler(answerers), request_factory=_request, access_log=None)
+  server = web.Server(_handler(answerers, latency), request_factory=_request, access_log=None)
   try:
     listener = await asyncio.get_running_loop().create_server(
         server, HOST, port, backlog=4096)
@@ -198,7 +201,8 @@ def load_factory(name: str) -> Callable[..., Mapping[str, Answerer]]:
 
 
 async def _serve_until_input_ends(
-    answerers: Mapping[str, Answerer], port: int, ready: Callable[[int], None]) -> None:
+    answerers: Mapping[str, Answerer], port: int, ready: Callable[[int], None], latency: float
+) -> None:
   loop, stop = asyncio.get_running_loop(), asyncio.Event()
 
   def watch() -> None:
@@ -210,7 +214,7 @@ async def _serve_until_input_ends(
   # A thread, since standard input may be anything: pipe, terminal or file.
   threading.Thread(target=watch, daemon=True).start()
   loop.add_signal_handler(signal.SIGTERM, stop.set)
-  await serve(answerers, port, ready, stop)
+  await serve(answerers, port, ready, stop, latency)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -218,6 +222,8 @@ def main(arguments: list[str] | None = None) -> int:
   parser = argparse.ArgumentParser(prog="python -m conductor_jax.arena.server")
   parser.add_argument("factory", metavar="FACTORY", help="package.module:function")
   parser.add_argument("--port", type=int, default=0, help="0 takes any free one")
+  parser.add_argument(
+      "--latency", type=float, default=0.0, help="seconds before a completion is sent")
   options = parser.parse_args(arguments)
   # Standard output carries one line only; whatever a factory prints goes to standard error.
   channel, sys.stdout = sys.stdout, sys.stderr
@@ -235,7 +241,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not isinstance(keywords, dict):
       raise UserError(f"the first line of standard input must be a JSON object, got {line!r}")
     answerers = load_factory(options.factory)(**keywords)
-    asyncio.run(_serve_until_input_ends(answerers, options.port, ready))
+    asyncio.run(_serve_until_input_ends(answerers, options.port, ready, options.latency))
   except UserError as fault:
     print(fault, file=sys.stderr)
     return 2

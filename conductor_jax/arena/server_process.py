@@ -24,13 +24,14 @@ class ServerProcess:
   """
 
   def __init__(self, factory: str, arguments: Mapping[str, Any], port: int = 0,
-               log: str | os.PathLike | None = None):
+               latency: float = 0.0, log: str | os.PathLike | None = None):
     """Starts the child and waits until it listens.
 
     Args:
       factory: "package.module:function", called as function(**arguments) in the child.
       arguments: JSON-serialisable.
       port: 0 takes any free one.
+      latency: seconds before a completion is sent.
       log: a file the child's standard error is appended to; None passes it on to ours.
 
     Raises:
@@ -43,7 +44,8 @@ class ServerProcess:
     # it must serve until we have finished.
     paths = os.pathsep.join(str(Path(path).absolute()) for path in sys.path)
     self._process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "conductor_jax.arena.server", factory, f"--port={port}"],
+        [sys.executable, "-P", "-m", "conductor_jax.arena.server", factory, f"--port={port}",
+         f"--latency={latency}"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": paths}, start_new_session=True)
     self._forwarder = threading.Thread(target=self._forward_errors, daemon=True)

@@ -192,7 +192,7 @@ def export_safetensors(
     UserError: the folder exists and is not empty.
   """
   if jax.process_index():
-    _write_weights(None, params, config, dtype, shard_bytes)
+    write_weights(None, params, config, dtype, shard_bytes)
   else:
     with written_whole(folder) as partial:
       eos = None
@@ -200,20 +200,25 @@ def export_safetensors(
         tokenizer.save_pretrained(partial)
         eos = tokenizer.eos_token_id
       write_config(partial / "config.json", config, dtype, eos)
-      _write_weights(partial, params, config, dtype, shard_bytes)
+      write_weights(partial, params, config, dtype, shard_bytes)
   multihost_utils.sync_global_devices(f"export to {folder.name}")
 
 
-def _write_weights(
+def write_weights(
     folder: Path | None, params: dict, config: Qwen2Config, dtype: str, shard_bytes: int) -> None:
-  entries = {tensor_name(name, layer): (name, layer) for name, layer, _ in tensors(config)}
+  """Writes the files of weights, and their index where there are several; see `export_safetensors`.
+
+  Args:
+    folder: that is there; None takes part in the gathering only.
+    params: the parameters, a nested dict, on any mesh.
+    config: their shape.
+    dtype: of the files.
+    shard_bytes: a file holds no more, unless a single tensor does.
+  """
   shapes = {tensor_name(name, layer): shape for name, layer, shape in tensors(config)}
-
-  def tensor(full_name):
-    name, layer = entries[full_name]
-    array = params[name] if layer is None else params["layers"][name]
-    return take(array, layer, dtype, transpose=name in TRANSPOSED)
-
+  taken = take(
+      ((params[name] if layer is None else params["layers"][name], layer, name in TRANSPOSED)
+       for name, layer, _ in tensors(config)), dtype)
   itemsize = DTYPES[dtype][1].itemsize
   sizes = {name: math.prod(shape) * itemsize for name, shape in shapes.items()}
   shards: list[list[str]] = [[]]
@@ -227,8 +232,7 @@ def _write_weights(
     file = ("model.safetensors" if len(shards) == 1
             else f"model-{number:05}-of-{len(shards):05}.safetensors")
     write_safetensors(
-        folder and folder / file, {name: shapes[name] for name in names}, dtype,
-        tensor)
+        folder and folder / file, {name: shapes[name] for name in names}, dtype, taken)
     weight_map.update(dict.fromkeys(names, file))
   if folder and len(shards) > 1:
     index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": weight_map}

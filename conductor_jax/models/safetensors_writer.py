@@ -6,7 +6,7 @@ Format: https://huggingface.co/docs/safetensors, little-endian throughout.
 import json
 import math
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import ml_dtypes
@@ -21,7 +21,7 @@ DTYPES = {
 
 def write_safetensors(
     path: Path | None, shapes: Mapping[str, tuple[int, ...]], dtype: str,
-    tensor: Callable[[str], np.ndarray]
+    tensors: Iterator[np.ndarray]
 ) -> None:
   """Writes one file.
 
@@ -30,11 +30,12 @@ def write_safetensors(
       takes part in the gathering goes along.
     shapes: of every tensor, by name.
     dtype: of all of them.
-    tensor: asked for one after the other, in the order of `shapes`.
+    tensors: yields them in the order of `shapes`. The next is asked for when one is written, and
+      none beyond the last, so that an iterator may go on into another file.
   """
   if path is None:
-    for name in shapes:
-      tensor(name)
+    for _ in shapes:
+      next(tensors)
     return
   code, numpy_dtype = DTYPES[dtype]
   header: dict = {"__metadata__": {"format": "pt"}}
@@ -48,8 +49,9 @@ def write_safetensors(
   with path.open("wb") as file:
     file.write(struct.pack("<Q", len(text)) + text)
     for name, shape in shapes.items():
-      values = tensor(name)
+      values = next(tensors)
       if values.shape != shape or values.dtype != numpy_dtype:
         raise ValueError(f"{name} is {values.dtype}{values.shape}, not {numpy_dtype}{shape}")
       # The view spares a copy of the bytes; numpy cannot hand out bfloat16 as a buffer itself.
       file.write(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
+      del values  # before the next one is asked for

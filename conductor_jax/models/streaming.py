@@ -4,7 +4,7 @@ No host ever holds more than one of the file's tensors, and of that only what it
 stacked arrays exist on the devices alone, and layers are written into them in place.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from typing import Any
 
@@ -99,22 +99,29 @@ def _oriented(tensor: Array, transposed: bool) -> Array:
   return tensor.T if transposed else tensor
 
 
-def take(array: Array, layer: int | None, dtype: str, *, transpose: bool) -> np.ndarray:
-  """One tensor off the mesh.
+def take(parts: Iterable[tuple[Array, int | None, bool]], dtype: str) -> Iterator[np.ndarray]:
+  """Tensors off the mesh, each a row of a stacked parameter or a parameter without layers.
 
-  Every process that holds a part takes part, and receives the whole.
+  While the caller has one the next is on its way, and no more than that. Every process that holds
+  a part takes part, and receives the whole.
 
   Args:
-    array: a parameter.
-    layer: which of its layers, None where it has none.
-    dtype: of the result.
-    transpose: gives [outputs, inputs], as files hold it, of a kernel [inputs, outputs].
+    parts: of each tensor its parameter; the layer, None where it has none; and whether a kernel
+      [inputs, outputs] is wanted as [outputs, inputs], as files hold it.
+    dtype: of the results.
   """
-  # Where one process sees every part it puts them together itself; otherwise the devices do.
-  whole = None if array.is_fully_addressable else NamedSharding(
-      array.sharding.mesh, PartitionSpec())
-  pick = _picker(layer is not None, dtype, transpose, whole)
-  return np.asarray(pick(array, layer or 0))
+  ahead: Array | None = None
+  for array, layer, transpose in parts:
+    # Where one process sees every part it puts them together itself; otherwise the devices do.
+    whole = None if array.is_fully_addressable else NamedSharding(
+        array.sharding.mesh, PartitionSpec())
+    ready, ahead = ahead, _picker(layer is not None, dtype, transpose, whole)(array, layer or 0)
+    ahead.copy_to_host_async()
+    if ready is not None:
+      yield np.asarray(ready)
+      del ready  # before another one is asked for
+  if ahead is not None:
+    yield np.asarray(ahead)
 
 
 @cache

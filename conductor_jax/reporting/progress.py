@@ -20,8 +20,10 @@ _ITERATION_FIELDS = (
     ("worker_entropy_bits", "entropy", "{:.2f} bits"),
     ("rejected", "rejected", "{:.1%}"),
     ("skipped", "update", "skipped"),
+    ("dropped_groups", "too late", "{:.0f} groups"),
     ("seconds_sampling", "sample", "{:.2f} s"),
     ("seconds_executing", "execute", "{:.2f} s"),
+    ("seconds_waiting", "wait", "{:.2f} s"),
     ("seconds_training", "train", "{:.2f} s"),
     ("seconds", "step", "{:.2f} s"),
 )
@@ -66,7 +68,7 @@ def _worth_a_place(key: str, values: Mapping[str, Any]) -> bool:
   if key == "loss" and "reward" in values:
     # A policy gradient's loss is near 0 by construction: only a broken one is news.
     return values["loss"] is not None and not math.isfinite(values["loss"])
-  return key not in ("rejected", "skipped") or values[key] != 0
+  return key not in ("rejected", "skipped", "dropped_groups") or values[key] != 0
 
 
 def comparison(heldout: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:

@@ -49,6 +49,12 @@ _MORE = (
            from_zero=True, note="A bound on the likelihood ratio takes their gradient."),
     Curves("sampler", "Divergence from the sampler", "nats", {"kl_to_sampler": "KL"}, log=True,
            note="Of the policy that sampled the completions, as training sees it."),
+    Curves("rollouts", "Time of a group of rollouts", "seconds",
+           {"seconds_sampling": "sampling", "seconds_executing": "executing"}, from_zero=True,
+           note="A mean; groups overlap each other and, if they may, the training step."),
+    Curves("staleness", "Age of the rollouts", "updates",
+           {"staleness": "mean", "staleness_max": "oldest"}, from_zero=True,
+           note="Updates made since the oldest weights that wrote a group."),
     Curves("speed", "Training speed", "tokens per second", {"tokens_per_second": "tokens"},
            from_zero=True, note="Of the training step alone; padding does not count."),
 )
@@ -57,8 +63,8 @@ _SFT = (
     Curves("sft-gradient", "Warm-start gradient norm", "norm", {"grad_norm": "gradient norm"},
            from_zero=True),
 )
-_SECONDS = {"seconds_sampling": "sampling", "seconds_executing": "executing",
-            "seconds_training": "training"}
+_SECONDS = {"seconds_waiting": "waiting for rollouts", "seconds_training": "training",
+            "seconds_publishing": "handing over weights"}
 
 
 def write_report(

@@ -104,12 +104,15 @@ def _watch(pipe: int, grace: float, folders: Sequence[str]) -> None:
   if b"done" in message or not message:
     return
   end_group(int(message[0]), grace)
-  if not _read_to_the_end(0):
+  # The byte may have gone to the guard, just before it ended.
+  if b"kept" not in message and not _read_to_the_end(0):
     remove_folders(folders)
 
 
 def _start_watcher(grace: float, folders: Sequence[str]) -> int:
-  """Returns the pipe that the guard writes to: the group's id, and "done" when nothing is left."""
+  """Returns the pipe that the guard writes to: the group's id, "kept" when folders are to stay, and
+  "done" when nothing is left.
+  """
   pipe, ours = os.pipe()
   if os.fork():
     os.close(pipe)
@@ -139,7 +142,7 @@ def _start(command: Sequence[str]) -> subprocess.Popen:
       preexec_fn=die_with_the_guard if control else None)
 
 
-def _wait(child: subprocess.Popen, parent: int, wakeup: int, stopped: list) -> str:
+def _wait(child: subprocess.Popen, parent: int, pipe: int, wakeup: int, stopped: list) -> str:
   """What comes first: the "child" ends, or it is "closed", "kept" (so after a byte), "stopped"."""
   kept = False
   while True:
@@ -156,6 +159,7 @@ def _wait(child: subprocess.Popen, parent: int, wakeup: int, stopped: list) -> s
       if not os.read(0, 4096):
         return "kept" if kept else "closed"
       kept = True
+      os.write(pipe, b"kept\n")
 
 
 def guard(command: Sequence[str], parent: int, grace: float, folders: Sequence[str]) -> int:
@@ -187,7 +191,7 @@ def guard(command: Sequence[str], parent: int, grace: float, folders: Sequence[s
     print(f"guard: {command[0]} cannot be started: {error}", file=sys.stderr, flush=True)
     return 127
   os.write(pipe, b"%d\n" % child.pid)
-  reason = _wait(child, parent, wakeup, stopped)
+  reason = _wait(child, parent, pipe, wakeup, stopped)
   if reason == "child":
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
   end_group(child.pid, grace)

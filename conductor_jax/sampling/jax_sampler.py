@@ -1,6 +1,8 @@
 """The embedded sampler: the model that is trained, decoding in the same process."""
 
+import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import jax
@@ -38,7 +40,7 @@ def choose(
 
 @partial(jax.jit, static_argnames=("graph", "max_tokens", "eos"))
 def generate(
-    graph: nnx.GraphDef, params: nnx.State,
+    graph: nnx.GraphDef, params: dict,
     prompt_tokens: Int[Array, "rows prompt"], prompt_mask: Bool[Array, "rows prompt"],
     seeds: UInt[Array, "rows samples"], temperature: Float[Array, ""],
     *, max_tokens: int, eos: int,
@@ -90,56 +92,104 @@ def generate(
   return tokens, logprobs, lengths
 
 
+@dataclass(frozen=True, eq=False)
+class _Request:
+  """A prompt that waits for its turn."""
+
+  prompt: Sequence[int]
+  seeds: np.ndarray
+  temperature: float
+  completions: asyncio.Future
+
+  @property
+  def kind(self) -> tuple[int, float]:
+    """What requests that are decoded together have in common."""
+    return len(self.seeds), self.temperature
+
+
 class JaxSampler:
-  """Samples with the trainer's own model.
+  """Samples with the trainer's own model, in turns: what waits at the end of one is the next.
 
   Args:
     graph: the model's graph definition.
-    params: its parameters.
-    version: the parameters' version.
     max_tokens: completion limit.
     max_prompt: prompt limit.
     eos: the end-of-sequence token.
-    rows: prompts decoded together; a longer list is worked off in turns.
+    rows: prompts decoded together.
+    copies: whether it keeps weights of its own, as it must where the trainer gives its arrays away
+      while completions are sampled.
   """
 
   def __init__(
-      self, graph: nnx.GraphDef, params: nnx.State, *, version: int, max_tokens: int,
-      max_prompt: int, eos: int, rows: int):
-    self._graph, self._params, self._version = graph, params, version
+      self, graph: nnx.GraphDef, *, max_tokens: int, max_prompt: int, eos: int, rows: int,
+      copies: bool = False):
+    self._graph, self._copies = graph, copies
     self._max_tokens, self._max_prompt, self._eos, self._rows = max_tokens, max_prompt, eos, rows
+    self._staged: tuple[dict, int] | None = None
+    self._weights: tuple[dict, int] | None = None
+    self._waiting: list[_Request] = []
+    self._turns: asyncio.Task | None = None
 
-  def update_weights(self, params: nnx.State, version: int) -> None:
-    self._params, self._version = params, version
+  def stage(self, params: dict, version: int) -> None:
+    """See `Sampler.stage`."""
+    self._staged = (jax.tree.map(jnp.copy, params) if self._copies else params, version)
 
-  def sample(
-      self, prompts: Sequence[Sequence[int]], seeds: np.ndarray, temperature: float
-  ) -> list[list[Completion]]:
+  async def load(self) -> None:
+    """See `Sampler.load`. A turn that is under way ends with the weights it began with."""
+    self._weights = self._staged
+
+  async def rest(self) -> None:
+    """See `Sampler.rest`. The weights are the trainer's own, so there is nothing to give up."""
+
+  async def sample(
+      self, prompt: Sequence[int], seeds: np.ndarray, temperature: float) -> list[Completion]:
     """See `Sampler.sample`.
 
     Raises:
-      ValueError: a prompt is longer than `max_prompt`.
+      ValueError: the prompt is longer than `max_prompt`.
     """
-    longest = max(map(len, prompts))
-    if longest > self._max_prompt:
-      raise ValueError(f"a prompt of {longest} tokens is longer than {self._max_prompt}")
-    groups = []
-    for start in range(0, len(prompts), self._rows):
-      part = slice(start, start + self._rows)
-      groups += self._sample_rows(prompts[part], np.asarray(seeds[part]), temperature)
-    return groups
+    if len(prompt) > self._max_prompt:
+      raise ValueError(f"a prompt of {len(prompt)} tokens is longer than {self._max_prompt}")
+    completions = asyncio.get_running_loop().create_future()
+    self._waiting.append(_Request(prompt, np.asarray(seeds), temperature, completions))
+    if self._turns is None:
+      # It starts when all that is asked for at this moment is in the queue.
+      self._turns = asyncio.create_task(self._take_turns())
+    return await completions
 
-  def _sample_rows(self, prompts, seeds, temperature):
-    # A short last turn is filled up with copies, so that one compiled program serves all turns.
-    count = len(prompts)
-    filler = self._rows - count
-    prompts = [*prompts, *[prompts[0]] * filler]
-    seeds = np.concatenate([seeds, np.repeat(seeds[:1], filler, axis=0)]).astype(np.uint32)
+  async def _take_turns(self) -> None:
+    try:
+      while self._waiting:
+        kind = self._waiting[0].kind
+        turn = [each for each in self._waiting if each.kind == kind][:self._rows]
+        self._waiting = [each for each in self._waiting if each not in turn]
+        await self._take_turn(turn)
+    finally:
+      self._turns = None
+
+  async def _take_turn(self, turn: list[_Request]) -> None:
+    try:
+      # It takes seconds: in a thread, it leaves the event loop to whatever else is under way.
+      groups = await asyncio.to_thread(self._decode, turn, *self._weights)
+    except Exception as fault:
+      for request in turn:
+        if not request.completions.done():
+          request.completions.set_exception(fault)
+      return
+    for request, group in zip(turn, groups, strict=True):
+      if not request.completions.done():  # nobody waits for it any more
+        request.completions.set_result(group)
+
+  def _decode(self, turn: list[_Request], params: dict, version: int) -> list[list[Completion]]:
+    # A short turn is filled up with copies, so that one compiled program serves all turns.
+    rows = [*turn, *[turn[0]] * (self._rows - len(turn))]
+    prompts = [row.prompt for row in rows]
+    seeds = np.stack([row.seeds for row in rows]).astype(np.uint32)
     width = min(round_up(max(map(len, prompts)), 16), self._max_prompt)
     tokens, mask = pad_right(prompts, width, self._eos)
-    arguments = jax.device_put((tokens, mask, seeds, np.float32(temperature)))
+    arguments = jax.device_put((tokens, mask, seeds, np.float32(turn[0].temperature)))
     tokens, logprobs, lengths = jax.device_get(generate(
-        self._graph, self._params, *arguments, max_tokens=self._max_tokens, eos=self._eos))
+        self._graph, params, *arguments, max_tokens=self._max_tokens, eos=self._eos))
 
     def completion(row, sample):
       length = lengths[row, sample]
@@ -147,6 +197,6 @@ class JaxSampler:
       return Completion(
           tokens=written, logprobs=logprobs[row, sample, :length],
           finish_reason="stop" if written[-1] == self._eos else "length",
-          weight_version=self._version)
+          weight_versions=np.full(length, version, np.int32))
 
-    return [[completion(r, s) for s in range(seeds.shape[1])] for r in range(count)]
+    return [[completion(r, s) for s in range(seeds.shape[1])] for r in range(len(turn))]

@@ -1,4 +1,4 @@
-"""What a sampler is: prompts in, completions with their log-probabilities out."""
+"""What a sampler is: a prompt in, completions with their log-probabilities out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,33 +15,44 @@ class Completion:
     tokens: int32[tokens], the end-of-sequence token included when the policy wrote it.
     logprobs: float32[tokens], log-probability of each token at the sampling temperature.
     finish_reason: "stop" after the end-of-sequence token, "length" at the token limit.
-    weight_version: which weights wrote it.
+    weight_versions: int32[tokens], which weights wrote each token.
   """
 
   tokens: np.ndarray
   logprobs: np.ndarray
   finish_reason: Literal["stop", "length"]
-  weight_version: int
+  weight_versions: np.ndarray
 
 
 class Sampler(Protocol):
-  """Writes completions with the current weights."""
+  """Writes completions with the weights it was last given.
 
-  def sample(
-      self, prompts: Sequence[Sequence[int]], seeds: np.ndarray, temperature: float
-  ) -> list[list[Completion]]:
-    """Samples every prompt once per seed.
+  `stage` is called where the trainer runs; the rest are coroutines of one event loop.
+  """
+
+  async def sample(
+      self, prompt: Sequence[int], seeds: np.ndarray, temperature: float) -> list[Completion]:
+    """Samples a prompt once per seed.
 
     Args:
-      prompts: token ids, one list per prompt.
-      seeds: uint32[prompts, samples]. A seed fixes its completion, whatever else is in the batch.
+      prompt: token ids.
+      seeds: uint32[samples]. A seed fixes its completion, whatever else is sampled beside it, as
+        far as the arithmetic of the machine does not depend on the batch.
       temperature: divides the logits; 0 takes the most likely token.
 
     Returns:
-      One list per prompt, one completion per seed, in order.
+      One completion per seed, in order.
     """
     ...
 
-  def update_weights(self, params: Any, version: int) -> None:
-    """Makes `params` the weights of every later completion, under the given version."""
+  def stage(self, params: Any, version: int) -> None:
+    """Takes new weights over. When it returns, the caller may give `params` away."""
+    ...
+
+  async def load(self) -> None:
+    """Makes the weights that were staged last those of every later token."""
+    ...
+
+  async def rest(self) -> None:
+    """Nothing is sampled until the next `load`: memory may be given up."""
     ...

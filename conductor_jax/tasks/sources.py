@@ -1,7 +1,8 @@
 """Where tasks come from: benchmark files with the hub's columns.
 
 A directory holds one folder per benchmark and one file per split, such as `gsm8k/test.jsonl.gz`:
-JSON lines (`.jsonl`) or a JSON array (`.json`), as they are or gzipped (`.gz`).
+JSON lines (`.jsonl`) or a JSON array (`.json`), as they are or gzipped (`.gz`). MultiArith has no
+splits and is one file, `multiarith/multiarith.jsonl`, in the columns of Qwen2.5-Math's evaluation.
 """
 
 import gzip
@@ -39,6 +40,7 @@ class Benchmark:
     reference: row -> the right answer, as the benchmark's grader reads it.
     identity: row -> an id that the source assigns, None where the row's position is the id.
     metadata: row -> what is worth keeping beside the above.
+    file: the file's name without its suffixes where there are no splits, None where there are.
   """
 
   columns: Mapping[str, type]
@@ -46,6 +48,7 @@ class Benchmark:
   reference: Callable[[Row], str]
   identity: Callable[[Row], str] | None = None
   metadata: Callable[[Row], dict[str, Any]] = lambda row: {}
+  file: str | None = None
 
 
 def lettered(question: str, choices: Sequence[str]) -> str:
@@ -88,6 +91,11 @@ BENCHMARKS: Mapping[str, Benchmark] = MappingProxyType({
         reference=lambda row: row["answer"],
         identity=lambda row: row["unique_id"],
         metadata=lambda row: {key: row[key] for key in ("subject", "level", "solution")}),
+    "multiarith": Benchmark(
+        columns={"input": str, "target": int},
+        question=lambda row: row["input"],
+        reference=lambda row: str(row["target"]),
+        file="multiarith"),
 })
 
 
@@ -166,7 +174,9 @@ def _file(path: Path, benchmark: str, split: str) -> Path:
 
 
 def _tasks_of(path: Path, name: str, split: str) -> Iterator[Task]:
-  benchmark, file = BENCHMARKS[name], _file(path, name, split)
+  benchmark = BENCHMARKS[name]
+  split = benchmark.file or split
+  file = _file(path, name, split)
   places: dict[str, str] = {}
   for index, (place, row) in enumerate(_rows(file)):
     try:
@@ -190,7 +200,8 @@ def load_tasks(path: str, benchmarks: Sequence[str], split: str) -> list[Task]:
   Args:
     path: the directory that holds a folder per benchmark.
     benchmarks: names in `BENCHMARKS`.
-    split: a file's name without its suffixes, such as "test".
+    split: a file's name without its suffixes, such as "test"; that of a benchmark without splits
+      is its own.
 
   Returns:
     The tasks, benchmarks in the order given and rows in the order of the file.

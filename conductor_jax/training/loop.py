@@ -75,13 +75,15 @@ def train_phase(
       collected = time.perf_counter()
       state, measurements = phase.update(state, batch)
       measured, skipped = jax.device_get((measurements, state.skipped))
-      ended = time.perf_counter()
+      trained = time.perf_counter()
       phase.publish(state.params, step + 1)
-    training = ended - collected
+    ended = time.perf_counter()
+    training = trained - collected
     write(step, {
         **values, **{name: float(value) for name, value in measured.items()},
         **phase.throughput(batch, training),
-        "seconds_training": training, "seconds": ended - began})
+        "seconds_training": training, "seconds_publishing": ended - trained,
+        "seconds": ended - began})
     if skipped >= MAX_SKIPPED:
       newest = checkpoints.newest()
       last = ("there is no checkpoint yet" if newest is None

@@ -29,6 +29,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Literal
 
+from conductor_jax.gather import gather_all
 from conductor_jax.workers.call import CallRecord, Usage
 from conductor_jax.workers.client import PoolClient
 from conductor_jax.workflows.transcript import Transcript
@@ -74,13 +75,7 @@ class Executor:
       seen = [(workflow.steps[s], tasks[s]) for s in step.sees]
       run = self._run_step(step, seen, question, call_seed(seed, index))
       tasks.append(asyncio.create_task(run))
-    try:
-      calls = await asyncio.gather(*tasks)
-    except BaseException:
-      for task in tasks:
-        task.cancel()
-      await asyncio.gather(*tasks, return_exceptions=True)
-      raise
+    calls = await gather_all(tasks)
     answer = calls[-1].response if calls[-1].outcome in _ANSWERED else None
     return Transcript(workflow, calls, answer, sum((call.usage for call in calls), Usage()))
 

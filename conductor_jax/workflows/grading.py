@@ -1,9 +1,9 @@
 """Runs workflows on tasks and grades their answers."""
 
-import asyncio
 import logging
 from collections.abc import Sequence
 
+from conductor_jax.gather import gather_all
 from conductor_jax.tasks.graders import Graders
 from conductor_jax.tasks.task import Grade, GradingError, Task
 from conductor_jax.workflows.executor import Executor
@@ -28,14 +28,7 @@ async def run_and_grade(
     plan: an endpoint was unavailable, or the grader failed. A run without an answer for any other
     reason is graded as wrong.
   """
-  pending = [asyncio.ensure_future(_run_one(executor, graders, *run)) for run in runs]
-  try:
-    return await asyncio.gather(*pending)
-  finally:
-    # After a fault (or Ctrl-C) no call may go on unobserved, and be paid for.
-    for run in pending:
-      run.cancel()
-    await asyncio.gather(*pending, return_exceptions=True)
+  return await gather_all(_run_one(executor, graders, *run) for run in runs)
 
 
 async def _run_one(

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -51,3 +52,26 @@ def metrics(workdir: Path) -> list[dict]:
   """What was recorded, without the times and what follows from them."""
   lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
   return [{name: value for name, value in line.items() if "second" not in name} for line in lines]
+
+
+def recorded(workdir: Path, phase: str) -> int:
+  path = workdir / "metrics.jsonl"
+  return path.read_text().count(f'"phase": "{phase}"') if path.exists() else 0
+
+
+def wait_for(process, workdir: Path, phase: str, steps: int) -> None:
+  while recorded(workdir, phase) < steps:
+    assert process.poll() is None, process.stderr.read()
+    time.sleep(0.005)
+
+
+def gone(pid: int, seconds: float = 10) -> bool:
+  deadline = time.monotonic() + seconds
+  while time.monotonic() < deadline:
+    try:
+      if "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text():
+        return True
+    except FileNotFoundError:
+      return True
+    time.sleep(0.05)
+  return False

@@ -6,7 +6,6 @@ import re
 import shutil
 import signal
 import socket
-import time
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +16,9 @@ from safetensors.numpy import load_file
 
 from conductor_jax.errors import UserError
 from conductor_jax.models.tokenizer import load_tokenizer
+from conductor_jax.reporting.metrics import RolloutLog
 from experiments.export import export
-from tests.experiments.small_run import SMALL, metrics
+from tests.experiments.small_run import SMALL, gone, metrics, recorded, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -89,31 +89,8 @@ def assert_same_run(one: Path, other: Path) -> None:
   assert results[0] == results[1]
 
 
-def recorded(workdir: Path, phase: str) -> int:
-  path = workdir / "metrics.jsonl"
-  return path.read_text().count(f'"phase": "{phase}"') if path.exists() else 0
-
-
-def wait_for(process, workdir: Path, phase: str, steps: int) -> None:
-  while recorded(workdir, phase) < steps:
-    assert process.poll() is None, process.stderr.read()
-    time.sleep(0.005)
-
-
 def children(pid: int) -> list[int]:
   return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def gone(pid: int, seconds: float = 10) -> bool:
-  deadline = time.monotonic() + seconds
-  while time.monotonic() < deadline:
-    try:
-      if "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text():
-        return True
-    except FileNotFoundError:
-      return True
-    time.sleep(0.05)
-  return False
 
 
 def test_a_run_leaves_its_records_in_the_work_directory(uninterrupted):
@@ -134,7 +111,8 @@ def test_a_step_of_each_phase_records_what_it_learnt_and_how_fast(uninterrupted)
   grpo = every | {
       "reward", "reward_std", "zero_variance_groups", "padding_share", "clip_fraction",
       "clip_fraction_low", "clip_fraction_high", "kl", "kl_to_sampler", "logprob_gap_mean",
-      "logprob_gap_max", "entropy_coefficient", "seconds_sampling", "seconds_executing"}
+      "logprob_gap_max", "entropy_coefficient", "seconds_sampling", "seconds_executing",
+      "seconds_waiting", "seconds_publishing", "staleness", "staleness_max", "dropped_groups"}
   for line in lines:
     wanted = grpo if line["phase"] == "grpo" else every
     assert wanted <= line.keys()
@@ -143,6 +121,7 @@ def test_a_step_of_each_phase_records_what_it_learnt_and_how_fast(uninterrupted)
     assert "mfu" not in line
     assert line["tokens_per_second"] > 0 and line["model_flops_per_second"] > 0
   last = lines[-1]
+  assert {line["staleness_max"] for line in lines if line["phase"] == "grpo"} == {0}
   # On the weights that sampled them no ratio is far from 1.
   assert last["clip_fraction"] == 0 and 0 <= last["kl_to_sampler"] < 1e-6
   assert 0 < last["padding_share"] < 1
@@ -208,6 +187,36 @@ def test_a_terminated_run_writes_a_checkpoint_and_resumes_after_it(
   resumed = program.run(workdir, *SMALL)
   assert f"GRPO: resuming after step {stopped}" in resumed.stdout
   assert_same_run(uninterrupted, workdir)
+
+
+LAGGING = (*SMALL, "--config.rollout.max_staleness=1", "--config.report.rollouts_every=1")
+
+
+def asked(workdir: Path) -> list[str]:
+  """The tasks of all rollouts, sorted."""
+  log = RolloutLog(workdir)
+  return sorted(row["task"]["id"] for iteration in log.iterations()
+                for row in log.read(iteration))
+
+
+def test_rollouts_may_lag_an_update_behind_and_a_killed_run_loses_and_repeats_none(
+    program, tmp_path):
+  whole, killed = tmp_path / "whole", tmp_path / "killed"
+  assert program.run(whole, *LAGGING).returncode == 0
+  process = program.start(killed, *LAGGING)
+  wait_for(process, killed, "grpo", 3)
+  process.kill()
+  process.communicate()
+  resumed = program.run(killed, *LAGGING)
+  assert "GRPO: resuming after step" in resumed.stdout
+  for workdir in (whole, killed):
+    lines = grpo_metrics(workdir)
+    assert [line["step"] for line in lines] == list(range(6))
+    assert {line["staleness_max"] for line in lines} == {0, 1}
+    # They were written by older weights, so the ratios are not all one.
+    assert max(line["kl_to_sampler"] for line in lines) > 1e-6
+    assert sum(line["dropped_groups"] for line in lines) == 0
+  assert len(asked(whole)) == 6 * 4 * 4 and asked(killed) == asked(whole)
 
 
 def test_a_corrupt_checkpoint_is_told_and_the_one_before_it_is_used(

@@ -182,12 +182,13 @@ def test_smollm2_dequantises_as_the_gguf_package_does(smollm2):
     np.testing.assert_array_equal(file.tensor(name), expected)
 
 
-def test_smollm2_continues_a_chat_token_for_token_as_transformers_does(smollm2):
+async def test_smollm2_continues_a_chat_token_for_token_as_transformers_does(smollm2):
   _, config, params = smollm2
   graph = nnx.split(nnx.eval_shape(
       lambda: Qwen2(config, compute_dtype="float32", remat="none", rngs=nnx.Rngs(0))))[0]
-  sampler = JaxSampler(
-      graph, params, version=0, max_tokens=32, max_prompt=64, eos=2, rows=1)
-  [[completion]] = sampler.sample(
-      [GOLDEN["prompt_tokens"]], np.zeros((1, 1), np.uint32), temperature=0)
+  sampler = JaxSampler(graph, max_tokens=32, max_prompt=64, eos=2, rows=1)
+  sampler.stage(params, 0)
+  await sampler.load()
+  [completion] = await sampler.sample(
+      GOLDEN["prompt_tokens"], np.zeros(1, np.uint32), temperature=0)
   assert completion.tokens.tolist() == GOLDEN["completion_tokens"]

@@ -114,7 +114,11 @@ def eight_devices(folder: Path) -> dict:
       folder / "large", LARGE, shardings(make_mesh(1, 8, 1), LARGE), "float32"))
   own = sum(shard.data.nbytes for leaf in jax.tree.leaves(params)
             for shard in leaf.addressable_shards) / MEBIBYTE
-  return report | {"own": own, "beyond": peak - own}
+  export_peak, _ = peak_of(lambda: export_safetensors(
+      folder / "shards", params, LARGE, "bfloat16", shard_bytes=64 * MEBIBYTE))
+  shards = [path.stat().st_size / MEBIBYTE for path in (folder / "shards").glob("*.safetensors")]
+  return report | {
+      "own": own, "beyond": peak - own, "export beyond": export_peak, "shards": shards}
 
 
 def one_of_two_processes(folder: Path, address: str, index: int) -> dict:
@@ -183,6 +187,14 @@ def test_loading_needs_at_most_twice_the_largest_tensor_beyond_the_parameters(ei
   largest = 4 * LARGE.vocab_size * LARGE.hidden_size / MEBIBYTE
   assert eight["own"] == pytest.approx(312, abs=1)
   assert eight["beyond"] <= 2 * largest
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="only Linux tells a process its peak memory")
+def test_exporting_needs_at_most_a_fifth_more_than_the_largest_file(eight):
+  assert sum(eight["shards"]) == pytest.approx(312 / 2, abs=1)
+  assert 50 < max(eight["shards"]) <= 64
+  assert eight["export beyond"] <= 1.2 * max(eight["shards"])
 
 
 def test_each_of_two_processes_reads_and_holds_its_half(two):

@@ -11,7 +11,8 @@ from conductor_jax.reporting.progress import Terminal, comparison, iteration_lin
 ITERATION = {
     "reward": 0.714, "accuracy": 0.437, "parse_rate": 1.0, "steps_per_plan": 1.309,
     "worker_entropy_bits": 2.508, "rejected": 0.0, "skipped": 0.0, "loss": 1e-9, "kl": 0.1,
-    "seconds_sampling": 0.611, "seconds_executing": 0.42, "seconds_training": 0.75}
+    "dropped_groups": 0, "seconds_sampling": 0.611, "seconds_executing": 0.42,
+    "seconds_waiting": 1.1, "seconds_training": 0.75}
 
 
 def result(accuracy, **changes):
@@ -25,7 +26,7 @@ def result(accuracy, **changes):
 def test_an_iteration_is_one_line_in_a_fixed_order():
   assert iteration_line(12, 160, ITERATION) == (
       "   12/160  reward 0.71  accuracy 0.44  parse 1.00  steps 1.31  entropy 2.51 bits"
-      "  sample 0.61 s  execute 0.42 s  train 0.75 s")
+      "  sample 0.61 s  execute 0.42 s  wait 1.10 s  train 0.75 s")
 
 
 def test_a_warm_start_step_shows_its_loss():
@@ -42,11 +43,12 @@ def test_a_loss_that_is_not_finite_is_said():
   assert line.startswith("  1/9  loss not finite  reward 0.71")
 
 
-def test_rejected_rollouts_and_skipped_updates_are_said_when_there_are_any():
+def test_rejected_and_late_rollouts_and_skipped_updates_are_said_when_there_are_any():
+  assert "too late 2 groups" in iteration_line(1, 9, {**ITERATION, "dropped_groups": 2})
   assert "rejected 1.6%" in iteration_line(1, 9, {**ITERATION, "rejected": 1 / 64})
   assert "update skipped" in iteration_line(1, 9, {**ITERATION, "skipped": 1.0})
   line = iteration_line(1, 9, ITERATION)
-  assert "rejected" not in line and "skipped" not in line
+  assert not any(word in line for word in ("rejected", "skipped", "too late"))
 
 
 def test_a_pipe_gets_plain_whole_lines_only():

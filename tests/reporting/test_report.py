@@ -59,7 +59,8 @@ def grpo(step):
       "clip_fraction": 0.375, "clip_fraction_low": 0.125, "clip_fraction_high": 0.25,
       "kl_to_sampler": 1e-4, "tokens_per_second": 5000.0,
       "logprob_gap_mean": 1e-3, "logprob_gap_max": 1e-2, "completion_tokens": 40.0,
-      "seconds_sampling": 0.5, "seconds_executing": 0.4, "seconds_training": 0.7,
+      "seconds_sampling": 0.5, "seconds_executing": 0.4, "seconds_waiting": 0.3,
+      "seconds_training": 0.7, "seconds_publishing": 0.1, "staleness": 0.5, "staleness_max": 1,
       "share/words/small": 0.25, "share/words/a/b": 0.75}
 
 
@@ -95,7 +96,8 @@ def test_a_whole_run_shows_every_panel(whole):
       "Reward and accuracy", "Accuracy by kind of task", "Parsing and correctness",
       "Steps per plan", "Open access lists", "Worker entropy", "Worker tokens",
       "Divergence and sampler mismatch", "Policy loss", "Time per iteration", "Warm-start loss",
-      "Clipped tokens", "Divergence from the sampler", "Training speed"}
+      "Clipped tokens", "Divergence from the sampler", "Training speed",
+      "Time of a group of rollouts", "Age of the rollouts"}
   assert {"all 0.375 → 0.375", "below 0.125 → 0.125", "above 0.25 → 0.25",
           "KL 0.0001 → 0.0001"} <= set(re.findall(r"</svg>([^<]*)</li>", whole))
   # Every gradient norm of the training steps is null.

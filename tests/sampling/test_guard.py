@@ -1,9 +1,11 @@
 """Real processes and real signals: nothing of a guarded command is left, however it all ends."""
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import termios
 
 import pytest
 
@@ -69,6 +71,11 @@ def start(mark, command):
   words = process.stderr.readline().split()
   assert words[0] == "server"
   return process, int(words[1]), int(words[2])
+
+
+def unread(pipe):
+  """How many bytes the other end has not read."""
+  return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def close(process):
@@ -191,6 +198,20 @@ def test_the_engine_of_a_server_that_died_is_ended(mark, server_file, folder):
   wait_until(lambda: len(mark.processes()) == 1, "only the watcher is left")
   process.stdin.close()
   mark.wait_until_gone()
+  close(process)
+
+
+def test_the_folder_stays_when_the_server_dies_between_the_byte_and_the_end_of_its_input(
+    mark, server_file, folder):
+  process, server, _ = start(mark, command(server_file, folder))
+  process.stdin.write("k")
+  process.stdin.flush()
+  wait_until(lambda: not unread(process.stdin), "the guard has read the byte")
+  os.kill(server, signal.SIGKILL)
+  assert process.wait(timeout=20) == 137
+  process.stdin.close()
+  mark.wait_until_gone()
+  assert folder.exists()
   close(process)
 
 

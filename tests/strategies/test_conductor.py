@@ -1,5 +1,4 @@
 import asyncio
-import threading
 
 import numpy as np
 import pytest
@@ -39,26 +38,22 @@ class Scripted:
     self.script = script
     self.calls = []
 
-  def sample(self, prompts, seeds, temperature):
-    self.calls.append((len(prompts), seeds.tolist(), temperature))
-    groups = []
-    for prompt in prompts:
-      question = Characters().decode(prompt).split("\n")[0].removeprefix("Question: ")
-      tokens = np.array([*map(ord, self.script[question]), 0], np.int32)
-      groups.append([Completion(tokens, np.zeros(len(tokens), np.float32), "stop", 7)])
-    return groups
+  async def sample(self, prompt, seeds, temperature):
+    question = Characters().decode(prompt).split("\n")[0].removeprefix("Question: ")
+    self.calls.append((question, seeds.tolist(), temperature))
+    tokens = np.array([*map(ord, self.script[question]), 0], np.int32)
+    return [Completion(
+        tokens, np.zeros(len(tokens), np.float32), "stop", np.full(len(tokens), 7, np.int32))]
 
 
-class Waiting(Scripted):
-  """Writes nothing before it is told to."""
+class Stuck(Scripted):
+  """Never writes a plan for the first question."""
 
-  def __init__(self, script: dict[str, str]):
-    super().__init__(script)
-    self.released = threading.Event()
-
-  def sample(self, prompts, seeds, temperature):
-    assert self.released.wait(20), "the event loop stood still"
-    return super().sample(prompts, seeds, temperature)
+  async def sample(self, prompt, seeds, temperature):
+    completions = await super().sample(prompt, seeds, temperature)
+    if len(self.calls) == 1:
+      await asyncio.Event().wait()
+    return completions
 
 
 @pytest.fixture
@@ -75,11 +70,11 @@ async def conductor(workers):
       yield strategy
 
 
-async def test_each_task_gets_one_plan_of_one_batch(workers, conductor):
+async def test_each_task_gets_one_plan_and_all_are_asked_for_at_once(workers, conductor):
   sampler = Scripted({"a?": lists(0), "b?": lists(1), "c?": "I give up.", "d?": lists(3)})
   tasks = [Task(question, question, "4", "arithmetic") for question in sampler.script]
   attempts = await conductor(sampler).answer(tasks, seed=9)
-  assert sampler.calls == [(4, [[task_seed(9, task)] for task in tasks], 0.0)]
+  assert sampler.calls == [(task.question, [task_seed(9, task)], 0.0) for task in tasks]
   assert [attempt.task for attempt in attempts] == tasks
   assert [attempt.right for attempt in attempts] == [True, False, False, False]
   assert [attempt.rejected for attempt in attempts] == [False, False, False, True]
@@ -89,12 +84,11 @@ async def test_each_task_gets_one_plan_of_one_batch(workers, conductor):
   assert workers.requests == {"four": 1, "five": 1}
 
 
-async def test_the_event_loop_goes_on_while_the_policy_writes(conductor):
-  sampler = Waiting({"a?": lists(0)})
+async def test_a_plan_is_carried_out_while_another_is_still_written(workers, conductor):
+  tasks = [Task(question, question, "4", "arithmetic") for question in ("a?", "b?")]
   answering = asyncio.create_task(
-      conductor(sampler).answer([Task("a?", "a?", "4", "arithmetic")], seed=0))
-  await asyncio.sleep(0.01)
-  assert not answering.done()
-  sampler.released.set()
-  (attempt,) = await answering
-  assert attempt.right
+      conductor(Stuck({"a?": lists(0), "b?": lists(1)})).answer(tasks, seed=0))
+  while not workers.requests:
+    await asyncio.sleep(0.01)
+  assert workers.requests == {"five": 1} and not answering.done()
+  answering.cancel()

@@ -50,6 +50,14 @@ def test_mmlu_questions_carry_lettered_options(tmp_path):
            {"subject": "number_theory", "choices": ["4", "6", "7", "9"]})]
 
 
+def test_multiarith_is_one_file_whatever_the_split(tmp_path):
+  rows = [{"input": "Ann has 3 pens and buys 4. How many has she?", "target": 7}]
+  write(tmp_path / "multiarith", "multiarith.jsonl", rows)
+  write(tmp_path / "gsm8k", "train.jsonl", GSM8K)
+  assert load_tasks(str(tmp_path), ["multiarith", "gsm8k"], "train")[0] == Task(
+      "multiarith/multiarith/0", rows[0]["input"], "7", "multiarith")
+
+
 def test_math500_keeps_its_own_id(tmp_path):
   write(tmp_path / "math500", "test.jsonl", MATH500)
   assert load_tasks(str(tmp_path), ["math500"], "test") == [
@@ -149,6 +157,6 @@ def test_an_id_that_comes_twice_is_refused(tmp_path):
 def test_whole_benchmarks_load_with_distinct_ids(benchmarks):
   tasks = load_tasks(benchmarks, list(BENCHMARKS), "test")
   counts = {name: sum(task.kind == name for task in tasks) for name in BENCHMARKS}
-  assert counts == {"gsm8k": 1319, "mmlu": 14042, "math500": 500}
+  assert counts == {"gsm8k": 1319, "mmlu": 14042, "math500": 500, "multiarith": 600}
   assert len({task.id for task in tasks}) == len(tasks)
   json.dumps([dict(task.metadata) for task in tasks])

@@ -15,6 +15,7 @@ _MATH = "conductor_jax.tasks.graders.math:grade"
 # Task.kind -> grader(reference, answer).
 KINDS: MappingProxyType[str, Callable[[str, str], Grade] | str] = MappingProxyType({
     "gsm8k": number.grade,
+    "multiarith": number.grade,
     "mmlu": choice.grade,
     "math500": _MATH,
     "arithmetic": text.grade,

@@ -15,7 +15,7 @@ def task(kind, reference="5"):
 
 
 @pytest.mark.parametrize("kind, reference, answer", [
-    ("gsm8k", "29", "$29.00"), ("mmlu", "C", "The answer is C."),
+    ("gsm8k", "29", "$29.00"), ("multiarith", "29", "So 29."), ("mmlu", "C", "The answer is C."),
     ("math500", r"\frac{1}{2}", r"\boxed{0.5}"),
     ("arithmetic", "12", "12"), ("words", "tac", "<answer>TAC</answer>"),
     ("almanac", "Oslo", "oslo."), ("sorting", "1 2", "1  2"), ("two-hop", "x", "X")])
@@ -27,7 +27,8 @@ async def test_every_kind_has_its_grader(kind, reference, answer):
 
 def test_the_kinds_are_these():
   assert set(KINDS) == {
-      "gsm8k", "mmlu", "math500", "arithmetic", "words", "almanac", "sorting", "two-hop"}
+      "gsm8k", "multiarith", "mmlu", "math500", "arithmetic", "words", "almanac", "sorting",
+      "two-hop"}
 
 
 async def test_an_unknown_kind_is_a_user_error_that_lists_the_kinds():

@@ -57,6 +57,7 @@ class Server:
         web.get("/health", self.health),
         web.get("/v1/models", self.models),
         web.post("/v1/completions", self.completions),
+        web.post("/v1/chat/completions", self.chat_completions),
         web.post("/inference/v1/generate", self.generate),
     ])
     if os.environ.get("VLLM_SERVER_DEV_MODE") == "1":
@@ -142,6 +143,27 @@ class Server:
         "service_tier": None, "system_fingerprint": "vllm-stand-in",
         "usage": usage(sum(map(len, prompts)), sequences),
         "kv_transfer_params": None, "ec_transfer_params": None, "metrics": None})
+
+  async def chat_completions(self, request):
+    body = await request.json()
+    self.check_model(body.get("model"))
+    # There is no tokenizer: a byte is a token, past those with a meaning.
+    content = "".join(message["content"] for message in body["messages"]).encode()
+    prompt = [3 + byte % (self.engine.model.vocab_size - 3) for byte in content]
+    sequences = await self.engine.generate(prompt, {**body, "logprobs": None})
+    return web.json_response({
+        "id": f"chatcmpl-{uuid.uuid4().hex[:16]}", "object": "chat.completion",
+        "created": int(time.time()), "model": self.name,
+        "choices": [{
+            "index": index, "logprobs": None, "finish_reason": sequence.finish_reason,
+            "stop_reason": sequence.stop_reason, "token_ids": None,
+            "message": {"role": "assistant", "content": text(sequence.tokens), "refusal": None,
+                        "annotations": None, "audio": None, "function_call": None,
+                        "tool_calls": [], "reasoning": None},
+        } for index, sequence in enumerate(sequences)],
+        "service_tier": None, "system_fingerprint": "vllm-stand-in",
+        "usage": usage(len(prompt), sequences), "prompt_logprobs": None,
+        "prompt_token_ids": None, "kv_transfer_params": None})
 
   async def pause(self, request):
     mode = request.query.get("mode", "abort")

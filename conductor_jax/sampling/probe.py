@@ -1,0 +1,92 @@
+"""Whether a server has the weights that it was given: log-probabilities of tokens that stay fixed.
+
+A success of HTTP proves nothing. Two things are compared: what the server and the trainer say of
+the same weights, which differ by rounding alone; and what the server says of these weights and of
+earlier ones, for after a small step the rounding hides whether it took the new ones.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from conductor_jax.models.qwen2 import Qwen2, Qwen2Config
+
+# Mean difference in log-probability that rounding may make, by dtype of the server's model.
+TOLERANCES = {"float32": 0.005, "bfloat16": 0.05, "float16": 0.05}
+# By so much the trainer's own mean must move before the server's may not stay bit for bit the same.
+_MOVED = 1e-4
+
+
+@dataclass(frozen=True)
+class Probe:
+  """Fixed tokens, and what the trainer says of them.
+
+  Attributes:
+    tokens: two or more.
+    logprobs: (parameters) → float32[tokens - 1], of each token after the first at temperature 1,
+      with the parameters rounded as they are exported.
+  """
+
+  tokens: Sequence[int]
+  logprobs: Callable[[dict], np.ndarray]
+
+
+def make_probe(config: Qwen2Config, tokens: Sequence[int], dtype: str) -> Probe:
+  """The probe of a model whose weights are exported in `dtype`."""
+  graph, _ = nnx.split(nnx.eval_shape(
+      lambda: Qwen2(config, compute_dtype="float32", remat="none", rngs=nnx.Rngs(0))))
+  prompt, rest = np.array([tokens[:1]], np.int32), np.array([[tokens[1:]]], np.int32)
+  kind = jnp.finfo(dtype)
+
+  def rounded(x):
+    # XLA would take a conversion there and back for none.
+    return jax.lax.reduce_precision(x.astype(jnp.float32), kind.nexp, kind.nmant)
+
+  @jax.jit
+  def logprobs(params):
+    model = nnx.merge(graph, jax.tree.map(rounded, params))
+    hidden = model.hidden_states(prompt, np.ones_like(prompt, bool), rest)
+    every = jax.nn.log_softmax(hidden @ model.output_head())
+    return jnp.take_along_axis(every, rest[..., None], axis=-1)[0, 0, :, 0]
+
+  return Probe(tokens, lambda params: jax.device_get(logprobs(params)))
+
+
+class Answers:
+  """What one server has said of the weights that it had.
+
+  Args:
+    dtype: of the server's model.
+  """
+
+  def __init__(self, dtype: str):
+    self._tolerance = TOLERANCES[dtype]
+    self._earlier: list[tuple[np.ndarray, np.ndarray]] = []
+
+  def objection(
+      self, answer: np.ndarray, expected: np.ndarray, *, reloaded: bool) -> str | None:
+    """Why these cannot be the server's log-probabilities under the weights; None if they can.
+
+    Args:
+      answer: float32[tokens - 1], the server's.
+      expected: float32[tokens - 1], the trainer's.
+      reloaded: whether the server had other weights before, which it may have kept.
+    """
+    difference = float(np.mean(np.abs(answer - expected)))
+    if not difference <= self._tolerance:
+      return (f"its log-probabilities are off by {difference:.3g} on average, and rounding "
+              f"explains {self._tolerance:g}")
+    for earlier, of_trainer in self._earlier if reloaded else ():
+      moved = float(np.mean(np.abs(expected - of_trainer)))
+      if moved > _MOVED and np.array_equal(answer, earlier):
+        return ("its log-probabilities are bit for bit those of earlier weights, and the "
+                f"trainer's have moved by {moved:.3g} on average")
+    return None
+
+  def keep(self, answer: np.ndarray, expected: np.ndarray) -> None:
+    """Remembers an answer that there is no objection to."""
+    self._earlier.append((answer, expected))

@@ -1,0 +1,23 @@
+"""draft"""
+
+from conductor_jax.config import default_config
+from conductor_jax.models.gguf import smollm2_path
+
+
+def get_config():
+  config = default_config()
+  weights = str(smollm2_path())
+  config.model.update(dict(
+      weights=weights, compute_dtype="float32", remat="none", lora_rank=16))
+  config.tasks.update(dict(source="files", benchmarks=("gsm8k", "multiarith")))
+  config.pool.update(dict(source="vllm", request_timeout=600.0))
+  config.pool.vllm.update(dict(
+      weights=weights, max_model_len=2048, max_tokens=192,
+      workers=(("calm", 0.2), ("wild", 1.2)), arguments=("--enforce-eager", "--max-num-seqs=32")))
+  config.workflow.max_steps = 3
+  config.rollout.update(dict(max_prompt_tokens=384, max_completion_tokens=96))
+  config.sft.update(dict(steps=30, prompts=2, plans=4, learning_rate=1e-3))
+  config.grpo.update(dict(iterations=8, prompts=4, group_size=8))
+  config.optimizer.learning_rate = 2e-4
+  config.evaluation.tasks = 48
+  return config

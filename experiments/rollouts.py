@@ -1,0 +1,136 @@
+"""GRPO's batches: rollouts collected on the event loop, packed where the trainer runs."""
+
+import time
+from concurrent.futures import Future
+from typing import Any
+
+import grain
+import numpy as np
+from ml_collections import ConfigDict
+
+from conductor_jax.errors import UserError
+from conductor_jax.reporting.metrics import RolloutLog
+from conductor_jax.rollouts import Conductor, Rollout, RolloutGroup, rollout_metrics
+from conductor_jax.sampling.sampler import Sampler
+from conductor_jax.training.advantages import drop_zero_variance, group_advantages
+from conductor_jax.training.batch import Group, GroupedBatch, pack, padding_share
+from conductor_jax.training.logprobs import Params
+from conductor_jax.training.pipeline import Pipeline
+from experiments.policy import Policy
+from experiments.run import Run
+
+# Keeps the seeds of rollouts apart from those of everything else.
+_ROLLOUT_SEEDS = 101
+
+
+class Rollouts:
+  """What `Phase` needs of rollouts: batches, new weights for the sampler, and a record.
+
+  Called from the trainer's thread; sampling, executing and loading go on in the run's event loop.
+
+  Args:
+    run: the run.
+    policy: whose trained parameters are published.
+    conductor: samples plans and runs them.
+    sampler: the conductor's.
+  """
+
+  def __init__(self, run: Run, policy: Policy, conductor: Conductor, sampler: Sampler):
+    config = run.config
+    self._run, self._policy, self._sampler = run, policy, sampler
+    self._tasks = (
+        grain.MapDataset.source(run.splits.train).seed(config.seed + 1).shuffle().repeat())
+    self._log = RolloutLog(run.workdir)
+    self._loading: Future | None = None
+
+    async def collect(number: int) -> RolloutGroup:
+      return await conductor.roll_out(self._tasks[number], _seeds(config, number))
+
+    self._pipeline = Pipeline(
+        collect, sampler.load, groups=config.grpo.prompts, steps=config.grpo.iterations,
+        max_staleness=config.rollout.max_staleness, extra=config.rollout.extra_groups)
+
+  def publish(self, params: Params, version: int) -> None:
+    """Hands new weights to the sampler, which loads them while the trainer goes on.
+
+    Raises:
+      Whatever the loading of the version before raised.
+    """
+    # Never more than two versions exist.
+    self.wait_for_weights()
+    self._sampler.stage(self._policy.whole(params), version)
+    self._loading = self._run.portal.start_task_soon(self._pipeline.advance, version)
+
+  def wait_for_weights(self) -> None:
+    """Returns when the sampler has the weights that were published last."""
+    if self._loading is not None:
+      self._loading.result()
+
+  def start(self, step: int, record: dict[str, Any]) -> None:
+    """Begins to collect for `step` and those after it; `record` as in `Pipeline.start`."""
+    self._run.portal.call(self._pipeline.start, step, record)
+
+  def record(self) -> dict[str, Any]:
+    """What `start` needs to go on from here; JSON types."""
+    return self._run.portal.call(self._pipeline.record)
+
+  def close(self) -> None:
+    """Ends what is being collected."""
+    self._run.portal.call(self._pipeline.close)
+
+  def batch(self, iteration: int) -> tuple[GroupedBatch, dict[str, float]]:
+    """The batch of an iteration, and what is to be reported about it."""
+    config, portal = self._run.config, self._run.portal
+    began = time.perf_counter()
+    taken = portal.call(self._pipeline.take, iteration)
+    if not config.rollout.max_staleness:
+      portal.call(self._sampler.rest)
+    waited = time.perf_counter() - began
+    rollouts = [group.rollouts for group in taken.groups]
+    _refuse_without_rewards(rollouts, iteration)
+    if iteration % config.report.rollouts_every == 0 or iteration + 1 == config.grpo.iterations:
+      self._log.write(iteration, [rollout.to_json() for group in rollouts for rollout in group])
+    packed = _pack(config, rollouts, pad=self._run.chat.tokenizer.eos_token_id)
+    names = [worker.name for worker in self._run.executor.pool.workers]
+    return packed, {
+        **rollout_metrics(rollouts, names), "padding_share": padding_share(packed),
+        "staleness": float(np.mean(taken.staleness)), "staleness_max": max(taken.staleness),
+        "dropped_groups": taken.dropped,
+        "seconds_sampling": float(np.mean([group.seconds_sampling for group in taken.groups])),
+        "seconds_executing": float(np.mean([group.seconds_executing for group in taken.groups])),
+        "seconds_waiting": waited}
+
+
+def _seeds(config: ConfigDict, number: int) -> np.ndarray:
+  return np.random.SeedSequence([config.seed, _ROLLOUT_SEEDS, number]).generate_state(
+      config.grpo.group_size)
+
+
+def _pack(config: ConfigDict, rollouts: list[list[Rollout]], pad: int) -> GroupedBatch:
+  groups = [_group(group) for group in rollouts]
+  if config.grpo.drop_zero_variance:
+    groups = [drop_zero_variance(group) for group in groups]
+  advantages = [group_advantages(g.rewards, g.accepted, config.grpo.advantage) for g in groups]
+  return pack(groups, advantages, pad=pad, samples_per_row=config.grpo.samples_per_row)
+
+
+def _group(rollouts: list[Rollout]) -> Group:
+  return Group(
+      prompt_tokens=rollouts[0].prompt_tokens,
+      completion_tokens=[rollout.completion_tokens for rollout in rollouts],
+      sampler_logprobs=[rollout.sampler_logprobs for rollout in rollouts],
+      rewards=np.array([rollout.reward or 0.0 for rollout in rollouts]),
+      accepted=np.array([rollout.reward is not None for rollout in rollouts]))
+
+
+def _refuse_without_rewards(groups: list[list[Rollout]], iteration: int) -> None:
+  """Stops a run whose workers are all out of reach, before it trains on nothing."""
+  rollouts = [rollout for group in groups for rollout in group]
+  if any(rollout.reward is not None for rollout in rollouts):
+    return
+  faults = [call.error for rollout in rollouts if rollout.transcript
+            for call in rollout.transcript.calls if call.outcome == "unavailable"]
+  raise UserError(
+      f"iteration {iteration + 1}: every rollout was rejected, the last because "
+      f"{faults[-1] if faults else 'its grader failed'}: mend it, then run the same command to go "
+      "on from the last checkpoint")
