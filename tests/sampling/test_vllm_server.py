@@ -123,7 +123,7 @@ async def test_a_server_is_started_again_with_another_folder_on_the_same_port(
     assert (await get(server.url + "/v1/models"))["data"][0]["root"] == str(other)
     assert server.url == url
     assert not first.is_running()
-    assert len(mark.processes()) == 3  # guard, watcher, server
+    wait_until(lambda: len(mark.processes()) == 3, "guard, watcher and server are there")
   assert mark.processes() == []
   assert not other.exists()
 
@@ -138,7 +138,7 @@ async def test_a_dead_server_is_noticed_and_can_be_started_again(
     await server.start(tiny_folder)
     assert server.alive()
     # What the dead one had started is gone: guard, watcher, server and its grandchild are left.
-    assert len(mark.processes()) == 4
+    wait_until(lambda: len(mark.processes()) == 4, "all are there")
   assert mark.processes() == []
 
 
@@ -256,11 +256,13 @@ async def test_a_server_that_hangs_at_its_start_is_given_up(
 
 
 TRAINER = """
-import asyncio, json, sys
+import asyncio, json, signal, sys
 from pathlib import Path
 from conductor_jax.sampling import vllm_server
 vllm_server.GRACE = 0.3
 options = json.loads(sys.argv[1])
+# It is ignored where tests run in the background.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 async def main():
   server = vllm_server.VllmServer(
       Path(sys.executable), max_model_len=64, dtype="float32", log=Path(options["log"]),
