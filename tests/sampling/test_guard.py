@@ -132,6 +132,15 @@ def test_a_killed_guard_leaves_nothing_behind(mark, server_file, folder, kind):
   close(process)
 
 
+def test_a_guard_killed_with_its_process_group_leaves_nothing_behind(mark, server_file, folder):
+  process, *_ = start(mark, command(server_file, folder))
+  os.killpg(process.pid, signal.SIGKILL)
+  process.stdin.close()
+  mark.wait_until_gone()
+  assert not folder.exists()
+  close(process)
+
+
 def test_a_killed_watcher_takes_nothing_from_the_guard(mark, server_file, folder):
   process, server, engine = start(mark, command(server_file, folder))
   known = {process.pid, server, engine}
