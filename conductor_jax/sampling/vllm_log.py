@@ -41,9 +41,13 @@ def cause_of_death(text: str) -> str:
 
 
 def last_line(text: str) -> str:
-  """What it wrote last, without time and origin."""
+  """What it said last, without time and origin.
+
+  Indented lines are parts of warnings and tracebacks, and say little alone.
+  """
   _, lines = _lines(text)
-  return _short(lines[-1]) if lines else "it has written nothing"
+  said = [line for line in lines if not line[0].isspace()] or lines
+  return _short(said[-1]) if said else "it has written nothing"
 
 
 def without_vllm(text: str) -> bool:

@@ -11,6 +11,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 FAKE_VLLM = Path(__file__).parent / "fake_vllm"
@@ -104,3 +105,65 @@ def start_fake_vllm(tiny_folder):
 def fake_vllm(start_fake_vllm) -> FakeVllm:
   """A stand-in server of the tiny model."""
   return start_fake_vllm()
+
+
+@pytest.fixture(scope="session")
+def vllm_python() -> Path:
+  """The interpreter of an environment with the real vLLM, where there is one."""
+  path = os.environ.get("CONDUCTOR_VLLM_PYTHON")
+  if not path:
+    pytest.skip("CONDUCTOR_VLLM_PYTHON does not name an interpreter with vLLM")
+  return Path(path)
+
+
+@pytest.fixture(scope="session")
+def small_model():
+  """See `small_model.SmallModel`."""
+  # Tests without arrays do not wait for jax.
+  from tests.sampling.small_model import make_small_model
+
+  return make_small_model()
+
+
+@pytest.fixture(scope="session")
+def small_folder(small_model, tmp_path_factory) -> Path:
+  """The checkpoint of the small model with the parameters of seed 0."""
+  folder = tmp_path_factory.mktemp("small") / "step-0"
+  small_model.export(folder, small_model.params(0))
+  return folder
+
+
+@pytest.fixture(scope="session")
+def real_options(vllm_python, tmp_path_factory) -> dict[str, Any]:
+  """What a `VllmServer` needs to start the real vLLM on a CPU, without compilation."""
+  return {"python": vllm_python, "max_model_len": 256, "dtype": "float32",
+          "arguments": ["--enforce-eager"], "start_timeout": 300.0, "say": print,
+          "log": tmp_path_factory.mktemp("vllm") / "vllm.log"}
+
+
+@pytest.fixture(scope="session")
+def real_vllm_of_session(real_options, small_folder):
+  """The one real server, which takes half a minute to start; `real_vllm` hands it out."""
+  from conductor_jax.sampling.vllm_server import VllmServer
+
+  server = VllmServer(**real_options)
+  anyio.run(server.start, small_folder)
+  yield server
+  anyio.run(server.stop)
+
+
+@pytest.fixture
+def real_vllm(real_vllm_of_session, small_folder):
+  """A real server of the small model; started again where a test has ended it.
+
+  A test that loads other weights puts these back.
+  """
+  server = real_vllm_of_session
+  if not server.alive() or _model_of(server.url) != str(small_folder):
+    anyio.run(server.start, small_folder)
+  return server
+
+
+def _model_of(url: str) -> str:
+  with urllib.request.urlopen(url + "/v1/models", timeout=20) as response:
+    return json.load(response)["data"][0]["root"]

@@ -3,7 +3,7 @@
 import contextlib
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import psutil
 
@@ -16,8 +16,21 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
     time.sleep(0.02)
 
 
+def living(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+  """Those that have not ended; a zombie has."""
+  found = []
+  for process in processes:
+    with contextlib.suppress(psutil.NoSuchProcess):
+      if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+        found.append(process)
+  return found
+
+
 class Mark:
-  """A variable that a process is started with, and that all its descendants inherit."""
+  """A variable that a process is started with, and that its descendants inherit.
+
+  A process that changes its title, as vLLM's engine does, cannot be told by it any longer.
+  """
 
   def __init__(self):
     self.environment = {"CONDUCTOR_TEST_MARK": uuid.uuid4().hex}

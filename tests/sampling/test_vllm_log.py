@@ -84,8 +84,11 @@ def test_words_about_errors_are_no_exceptions():
 
 
 def test_the_last_line_has_neither_time_nor_origin():
-  text = "(EngineCore pid=1) INFO 11-29 22:36:52 [omp.py:185] \tcore ids=[1]\n\n"
-  assert last_line(text) == "core ids=[1]"
+  text = ("(EngineCore pid=1) INFO 11-29 22:36:52 [loader.py:185] Loading weights took 2 s\n"
+          "vllm/x.py:51: DeprecationWarning: do not\n  warnings.warn(\n\n")
+  assert last_line(text) == "vllm/x.py:51: DeprecationWarning: do not"
+  assert last_line(text.partition("vllm/x.py")[0]) == "Loading weights took 2 s"
+  assert last_line("\tcore ids=[1]\n") == "core ids=[1]"
   assert last_line("") == "it has written nothing"
 
 
