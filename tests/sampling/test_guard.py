@@ -247,6 +247,26 @@ def test_nothing_outlives_the_program(mark, server_file, folder, ending):
   trainer.stderr.close()
 
 
+def test_zombies_that_nobody_collects_are_not_waited_for(mark, server_file, folder):
+  # Orphans come to this program as to the first process of a container, and it leaves them.
+  code = """
+import ctypes, subprocess, sys
+ctypes.CDLL(None).prctl(36, 1)
+process = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, start_new_session=True)
+process.stderr.readline()
+process.kill()
+process.stdin.close()
+process.stdout.read()
+print("done")
+"""
+  program = subprocess.run(
+      [sys.executable, "-c", code, *command(server_file, folder, grace="600")], text=True,
+      stdout=subprocess.PIPE, timeout=30, env={**os.environ, **mark.environment})
+  assert program.stdout == "done\n"
+  assert not folder.exists()
+
+
 def test_a_pipe_that_another_process_holds_open_does_not_keep_the_server(
     mark, server_file, folder):
   code = """

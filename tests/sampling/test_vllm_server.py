@@ -277,8 +277,9 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("faults", ["grandchild", "grandchild,ignore_sigterm"])
-@pytest.mark.parametrize("ending", ["returns", "raises", "SIGTERM", "SIGINT", "SIGKILL"])
+@pytest.mark.parametrize("ending, faults", [
+    ("returns", "grandchild"), ("raises", "grandchild"), ("SIGTERM", "grandchild"),
+    ("SIGINT", "grandchild"), ("SIGKILL", "grandchild"), ("SIGKILL", "grandchild,ignore_sigterm")])
 def test_nothing_outlives_the_trainer(
     tiny_folder, fake_environment, mark, tmp_path, ending, faults):
   weights = tmp_path / "weights"
