@@ -31,11 +31,16 @@ class Program:
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
 
   def start(self, workdir: Path, *options: str, config="configs/quickstart.py",
-            module="experiments.train", **popen) -> subprocess.Popen:
+            module="experiments.train", devices=1, **popen) -> subprocess.Popen:
     command = [sys.executable, "-m", module, f"--workdir={workdir}",
                *([f"--config={config}"] if config else []), *options]
+    environment = self._environment
+    if devices > 1:
+      # A device holds a thread of XLA for each collective it waits in.
+      environment = environment | {
+          "NPROC": "64", "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
     return subprocess.Popen(
-        command, cwd=ROOT, env=self._environment, text=True, stdout=subprocess.PIPE,
+        command, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, **popen)
 
   def run(self, workdir: Path, *options: str, **start) -> subprocess.CompletedProcess:

@@ -79,6 +79,14 @@ def test_adapters_are_merged_into_what_the_server_loads(program, options, tmp_pa
   assert_whole(workdir)
 
 
+def test_a_sharded_trainer_hands_over_whole_weights(program, options, tmp_path):
+  workdir = tmp_path / "run"
+  done = program.run(
+      workdir, *options, "--config.mesh.fsdp=2", "--config.mesh.data=2", devices=4)
+  assert done.returncode == 0, done.stderr
+  assert_whole(workdir)
+
+
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
 def test_a_run_that_is_ended_leaves_no_server_and_no_weights_and_goes_on_later(
     program, options, tmp_path, end):
