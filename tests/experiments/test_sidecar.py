@@ -52,13 +52,13 @@ def grpo_metrics(workdir: Path) -> list[dict]:
   return [line for line in metrics(workdir) if line["phase"] == "grpo"]
 
 
-def assert_whole(workdir: Path) -> None:
+def assert_whole(workdir: Path, steps: int = 6) -> None:
   lines = grpo_metrics(workdir)
-  assert [line["step"] for line in lines] == list(range(6))
+  assert [line["step"] for line in lines] == list(range(steps))
   # The server's weights were the trainer's at every step.
   assert max(line["logprob_gap_max"] for line in lines) < 1e-4
   log = RolloutLog(workdir)
-  for step in range(6):
+  for step in range(steps):
     assert {tuple(row["weight_versions"]) for row in log.read(step)} == {(step,)}
   assert_nothing_is_left(workdir)
 
@@ -82,9 +82,10 @@ def test_adapters_are_merged_into_what_the_server_loads(program, options, tmp_pa
 def test_a_sharded_trainer_hands_over_whole_weights(program, options, tmp_path):
   workdir = tmp_path / "run"
   done = program.run(
-      workdir, *options, "--config.mesh.fsdp=2", "--config.mesh.data=2", devices=4)
+      workdir, *options, "--config.mesh.fsdp=2", "--config.mesh.data=2", "--config.sft.steps=10",
+      "--config.grpo.iterations=3", devices=4)
   assert done.returncode == 0, done.stderr
-  assert_whole(workdir)
+  assert_whole(workdir, steps=3)
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
