@@ -4,6 +4,8 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from conductor_jax.models.lora import split_adapters
 from conductor_jax.models.peft import merge_lora
 from conductor_jax.rewards import RewardValues
@@ -15,11 +17,9 @@ from conductor_jax.sampling.vllm_sampler import VllmSampler
 from conductor_jax.sampling.vllm_server import VllmServer
 from conductor_jax.sampling.weight_folder import WeightFolder
 from conductor_jax.tasks.graders import Graders
+from conductor_jax.training.sharding import placement
 from experiments.policy import Policy
 from experiments.run import Run
-
-# Long enough for every layer and head to have a say, short enough to cost nothing.
-_PROBE_TOKENS = 32
 
 
 @contextlib.contextmanager
@@ -43,10 +43,12 @@ def open_sampler(run: Run, policy: Policy) -> Iterator[Sampler]:
 def _vllm_sampler(run: Run, policy: Policy) -> VllmSampler:
   config, options, say = run.config, run.config.rollout.vllm, run.terminal.print
   tokenizer = run.chat.tokenizer
-  tokens = run.chat.prompt(run.splits.train[0])[:_PROBE_TOKENS]
+  # What the policy is to write is what its updates change most.
+  tokens = run.chat.example_tokens(run.splits.train[0], np.random.default_rng(config.seed))
   weights = WeightFolder(
       Path(options.weights_folder), policy.shape, options.dtype, tokenizer=tokenizer,
-      probe=make_probe(policy.shape, tokens, options.dtype))
+      probe=make_probe(
+          policy.shape, tokens.tolist(), options.dtype, placement(policy.mesh)))
   servers = [] if options.urls else [VllmServer(
       Path(options.python), dtype=options.dtype, arguments=options.arguments, port=options.port,
       max_model_len=config.rollout.max_prompt_tokens + config.rollout.max_completion_tokens,

@@ -12,8 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from jaxtyping import Array
 
+from conductor_jax.models.placement import ONE_DEVICE, Placement
 from conductor_jax.models.qwen2 import Qwen2, Qwen2Config
+from conductor_jax.models.streaming import TRANSPOSED
 
 # Mean difference in log-probability that rounding may make, by dtype of the server's model.
 TOLERANCES = {"float32": 0.005, "bfloat16": 0.05, "float16": 0.05}
@@ -35,22 +38,50 @@ class Probe:
   logprobs: Callable[[dict], np.ndarray]
 
 
-def make_probe(config: Qwen2Config, tokens: Sequence[int], dtype: str) -> Probe:
-  """The probe of a model whose weights are exported in `dtype`."""
-  graph, _ = nnx.split(nnx.eval_shape(
-      lambda: Qwen2(config, compute_dtype="float32", remat="none", rngs=nnx.Rngs(0))))
-  prompt, rest = np.array([tokens[:1]], np.int32), np.array([[tokens[1:]]], np.int32)
-  kind = jnp.finfo(dtype)
+@dataclass(frozen=True)
+class _Rounding(Placement):
+  """Rounds kernels where they are computed with.
 
-  def rounded(x):
-    # XLA would take a conversion there and back for none.
-    return jax.lax.reduce_precision(x.astype(jnp.float32), kind.nexp, kind.nmant)
+  That is a layer at a time: of all at once there would be a second copy.
+  """
+
+  dtype: str = "float32"
+
+  def gather(self, weight, stored, computed):
+    return super().gather(_rounded(weight, self.dtype), stored, computed)
+
+
+def _rounded(x: Array, dtype: str) -> Array:
+  # XLA would take a conversion there and back for none.
+  kind = jnp.finfo(dtype)
+  return jax.lax.reduce_precision(x.astype(jnp.float32), kind.nexp, kind.nmant)
+
+
+def make_probe(
+    config: Qwen2Config, tokens: Sequence[int], dtype: str, placement: Placement = ONE_DEVICE
+) -> Probe:
+  """The probe of a model whose weights are exported in `dtype`; it computes in float32.
+
+  Args:
+    config: the model's shape.
+    tokens: such as it is to write, at least two.
+    dtype: of the files.
+    placement: of the activations, on the parameters' mesh.
+  """
+  rounding = _Rounding(placement.mesh, placement.rules, dtype)
+  graph, _ = nnx.split(nnx.eval_shape(lambda: Qwen2(
+      config, compute_dtype="float32", remat="none", placement=rounding, rngs=nnx.Rngs(0))))
+  # Every device computes a row, for rows are what a mesh is divided by.
+  rows = 1 if placement.mesh is None else placement.mesh.size
+  first, rest = np.array([tokens[:1]] * rows, np.int32), np.array([[tokens[1:]]] * rows, np.int32)
 
   @jax.jit
   def logprobs(params):
-    model = nnx.merge(graph, jax.tree.map(rounded, params))
-    hidden = model.hidden_states(prompt, np.ones_like(prompt, bool), rest)
-    every = jax.nn.log_softmax(hidden @ model.output_head())
+    params = jax.tree_util.tree_map_with_path(
+        lambda path, x: x if path[-1].key in TRANSPOSED else _rounded(x, dtype), params)
+    model = nnx.merge(graph, params)
+    hidden = model.hidden_states(first, np.ones_like(first, bool), rest)
+    every = jax.nn.log_softmax(hidden @ model.output_head().astype(jnp.float32))
     return jnp.take_along_axis(every, rest[..., None], axis=-1)[0, 0, :, 0]
 
   return Probe(tokens, lambda params: jax.device_get(logprobs(params)))

@@ -20,7 +20,8 @@ from conductor_jax.models.shapes import parameter_count
 from conductor_jax.models.whole_folder import written_whole
 from conductor_jax.sampling.probe import Probe
 
-_SHARD_BYTES = 256_000_000
+# Of a file; the next tensors are held beside what is being written, and no more.
+SHARD_BYTES = 256_000_000
 # Held locked by the run that a folder belongs to.
 _LOCK = "lock"
 
@@ -110,7 +111,7 @@ class WeightFolder:
       logprobs = np.asarray(self.probe.logprobs(params), np.float32)
       with written_whole(folder) as partial:
         shutil.copytree(self._common, partial, dirs_exist_ok=True)
-        write_weights(partial, params, self._config, self.dtype, _SHARD_BYTES)
+        write_weights(partial, params, self._config, self.dtype, SHARD_BYTES)
     self._staged.append(folder)
     return Weights(folder, version, logprobs)
 
