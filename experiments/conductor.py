@@ -10,6 +10,7 @@ from conductor_jax.models.lora import split_adapters
 from conductor_jax.models.peft import merge_lora
 from conductor_jax.rewards import RewardValues
 from conductor_jax.rollouts import Conductor
+from conductor_jax.sampling.cpu_share import cpu_share
 from conductor_jax.sampling.jax_sampler import JaxSampler
 from conductor_jax.sampling.probe import make_probe
 from conductor_jax.sampling.sampler import Sampler
@@ -52,6 +53,7 @@ def _vllm_sampler(run: Run, policy: Policy) -> VllmSampler:
   servers = [] if options.urls else [VllmServer(
       Path(options.python), dtype=options.dtype, arguments=options.arguments, port=options.port,
       max_model_len=config.rollout.max_prompt_tokens + config.rollout.max_completion_tokens,
+      environment=cpu_share(1, 2) if config.pool.source == "vllm" else {},
       log=run.workdir / "vllm.log", start_timeout=options.start_timeout,
       remove=[weights.folder], say=say)]
 
