@@ -22,6 +22,9 @@ from conductor_jax.training.sharding import placement
 from experiments.policy import Policy
 from experiments.run import Run
 
+# Tokens of a prompt that the probe of servers begins with.
+_PROBE_CONTEXT = 32
+
 
 @contextlib.contextmanager
 def open_sampler(run: Run, policy: Policy) -> Iterator[Sampler]:
@@ -44,14 +47,17 @@ def open_sampler(run: Run, policy: Policy) -> Iterator[Sampler]:
 def _vllm_sampler(run: Run, policy: Policy) -> VllmSampler:
   config, options, say = run.config, run.config.rollout.vllm, run.terminal.print
   tokenizer = run.chat.tokenizer
-  # What the policy is to write is what its updates change most.
-  tokens = run.chat.example_tokens(run.splits.train[0], np.random.default_rng(config.seed))
+  # What the policy is to write, after what it reads last, is what its updates change most.
+  task = run.splits.train[0]
+  tokens = [*run.chat.prompt(task)[-_PROBE_CONTEXT:],
+            *run.chat.example_tokens(task, np.random.default_rng(config.seed)).tolist()]
   weights = WeightFolder(
       Path(options.weights_folder), policy.shape, options.dtype, tokenizer=tokenizer,
       probe=make_probe(
-          policy.shape, tokens.tolist(), options.dtype, placement(policy.mesh)))
+          policy.shape, tokens, options.dtype, placement(policy.mesh)))
+  arguments = (*options.arguments, *["--enable-sleep-mode"] * options.share_device)
   servers = [] if options.urls else [VllmServer(
-      Path(options.python), dtype=options.dtype, arguments=options.arguments, port=options.port,
+      Path(options.python), dtype=options.dtype, arguments=arguments, port=options.port,
       max_model_len=config.rollout.max_prompt_tokens + config.rollout.max_completion_tokens,
       environment=cpu_share(1, 2) if config.pool.source == "vllm" else {},
       log=run.workdir / "vllm.log", start_timeout=options.start_timeout,
