@@ -1,4 +1,4 @@
-"""draft"""
+"""A real language model conducts real language models, on a CPU."""
 
 from conductor_jax.config import default_config
 from conductor_jax.models.gguf import smollm2_path
