@@ -211,14 +211,18 @@ def write_weights(
   Args:
     folder: that is there; None takes part in the gathering only.
     params: the parameters, a nested dict, on any mesh.
-    config: their shape.
+    config: the shape of the files. An untied one has a copy of the embedding for the head that tied
+      parameters lack.
     dtype: of the files.
     shard_bytes: a file holds no more, unless a single tensor does.
   """
+  def part(name, layer):
+    if name == "head" and name not in params:
+      return params["embedding"], None, False
+    return (params if layer is None else params["layers"])[name], layer, name in TRANSPOSED
+
   shapes = {tensor_name(name, layer): shape for name, layer, shape in tensors(config)}
-  taken = take(
-      ((params[name] if layer is None else params["layers"][name], layer, name in TRANSPOSED)
-       for name, layer, _ in tensors(config)), dtype)
+  taken = take((part(name, layer) for name, layer, _ in tensors(config)), dtype)
   itemsize = DTYPES[dtype][1].itemsize
   sizes = {name: math.prod(shape) * itemsize for name, shape in shapes.items()}
   shards: list[list[str]] = [[]]

@@ -18,8 +18,9 @@ from conductor_jax.models.placement import ONE_DEVICE, Placement
 from conductor_jax.models.qwen2 import Qwen2, Qwen2Config
 from conductor_jax.models.streaming import TRANSPOSED
 
-# Mean difference in log-probability that rounding may make, by dtype of the server's model.
-TOLERANCES = {"float32": 0.005, "bfloat16": 0.05, "float16": 0.05}
+# Mean difference in log-probability that rounding may make, by dtype of the server's model. vLLM
+# rounds logits too, and those from 16 to 32 to eighths in bfloat16: it makes 0.03 to 0.05 in all.
+TOLERANCES = {"float32": 0.005, "bfloat16": 0.1, "float16": 0.05}
 # By so much the trainer's own mean must move before the server's may not stay bit for bit the same.
 _MOVED = 1e-4
 

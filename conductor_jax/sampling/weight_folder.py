@@ -4,7 +4,7 @@ import fcntl
 import shutil
 import socket
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import jax
@@ -66,7 +66,8 @@ class WeightFolder:
       self, root: Path, config: Qwen2Config, dtype: str, *, tokenizer: PreTrainedTokenizerBase,
       probe: Probe):
     self.probe, self.dtype = probe, dtype
-    self._config = config
+    # On a CPU vLLM packs a tied head when it starts, and keeps that when weights are reloaded.
+    self._config = config = replace(config, tied=False)
     self._staged: list[Path] = []
     self._names: set[str] = set()
     host = f"conductor-{socket.gethostname()}"
