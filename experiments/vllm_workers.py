@@ -46,7 +46,8 @@ async def vllm_workers(
         Path(sidecar.python), served_name=_SERVED_NAME, max_model_len=options.max_model_len,
         dtype=options.dtype, arguments=options.arguments,
         environment=cpu_share(0, 2) if config.rollout.sampler == "vllm" else {},
-        port=config.pool.port, log=log, start_timeout=sidecar.start_timeout, remove=remove, say=say)
+        port=config.pool.port, log=log, start_timeout=sidecar.start_timeout, remove=remove,
+        say=lambda line: say(f"workers: {line}"))
     async with server:
       await server.start(folder)
       yield Pool(tuple(
