@@ -132,8 +132,8 @@ async def test_when_all_are_down_an_error_names_each(tmp_path, start_fake_vllm):
 async def test_a_server_gives_its_memory_back_and_wakes_with_the_next_weights(
     tmp_path, start_fake_vllm):
   server = start_fake_vllm("--enable-sleep-mode")
-  async with open_sampler(tmp_path, urls=[server.url]) as sampler:
-    await sampler.sleep()
+  async with open_sampler(tmp_path, urls=[server.url], share_device=True) as sampler:
+    await sampler.rest()
     assert server.ask("/is_sleeping") == {"is_sleeping": True}
     waiting = asyncio.create_task(sample_and_check(sampler, {2: moved(0.5)}))
     sampler.stage(moved(0.5), 2)
@@ -146,3 +146,10 @@ async def test_a_server_gives_its_memory_back_and_wakes_with_the_next_weights(
         ("/wake_up", "weights"), ("/collective_rpc", None), ("/wake_up", "kv_cache"),
         ("/reset_prefix_cache", None), ("/update_weight_version", None), ("/resume", None),
         ("/weight_info", None)]
+
+
+async def test_a_server_with_a_device_of_its_own_stays_awake(tmp_path, fake_vllm):
+  async with open_sampler(tmp_path, urls=[fake_vllm.url]) as sampler:
+    await sampler.rest()
+    assert fake_vllm.ask("/is_sleeping") == {"is_sleeping": False}
+    assert await sample_and_check(sampler, {1: params()}) == {1}

@@ -4,8 +4,12 @@ from contextlib import asynccontextmanager
 
 import numpy as np
 import pytest
+from flax import nnx
 
+from conductor_jax.models.qwen2 import Qwen2
+from conductor_jax.sampling.jax_sampler import JaxSampler
 from tests.sampling.tiny_policy import (
+    CONFIG,
     EOS,
     MAX_TOKENS,
     moved,
@@ -14,19 +18,29 @@ from tests.sampling.tiny_policy import (
     trainer_logprobs,
 )
 
+GRAPH = nnx.split(nnx.eval_shape(
+    lambda: Qwen2(CONFIG, compute_dtype="float32", remat="none", rngs=nnx.Rngs(0))))[0]
 PROMPTS = [[4, 5, 6], [7, 8, 9, 10, 11, 12, 13], [14], [4, 5, 6, 7]]
 SEEDS = np.arange(100, 112, dtype=np.uint32).reshape(4, 3)
 
 
-@pytest.fixture(params=["vllm"])
+@pytest.fixture(params=["jax", "vllm"])
 def open_one(request, tmp_path, start_fake_vllm):
   """A context manager of a sampler that has loaded the tiny policy as version 1."""
   @asynccontextmanager
-  async def vllm():
+  async def of_jax():
+    sampler = JaxSampler(
+        GRAPH, max_tokens=MAX_TOKENS, max_prompt=16, eos=EOS, rows=2, copies=True)
+    sampler.stage(params(), 1)
+    await sampler.load()
+    yield sampler
+
+  @asynccontextmanager
+  async def of_vllm():
     async with open_sampler(tmp_path, urls=[start_fake_vllm().url]) as sampler:
       yield sampler
 
-  return {"vllm": vllm}[request.param]
+  return {"jax": of_jax, "vllm": of_vllm}[request.param]
 
 
 async def sample_all(sampler, temperature=1.0):

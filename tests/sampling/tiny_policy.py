@@ -76,7 +76,7 @@ def make_server(folder: WeightFolder, log: Path, say, **options) -> VllmServer:
 async def open_sampler(
     root: Path, *, urls: Sequence[str] = (), own: bool = False, request_timeout: float = 20.0,
     sync_timeout: float = 20.0, look_again: float = 0.1, load: bool = True,
-    max_tokens: int = MAX_TOKENS, **environment: str):
+    max_tokens: int = MAX_TOKENS, share_device: bool = False, **environment: str):
   """A sampler with version 1 loaded; what it says is in its `said`, the process in `server`."""
   said: list[str] = []
   folder = make_folder(root)
@@ -84,7 +84,7 @@ async def open_sampler(
   sampler = VllmSampler(
       folder, servers=servers, urls=urls, max_tokens=max_tokens, eos=EOS,
       request_timeout=request_timeout, sync_timeout=sync_timeout, look_again=look_again,
-      say=said.append)
+      share_device=share_device, say=said.append)
   sampler.said, sampler.folder = said, folder.folder
   sampler.server = servers[0] if own else None
   async with sampler:

@@ -36,6 +36,9 @@ class Qwen2:
       ValueError: they are not of the same names and shapes.
     """
     weights = read_weights(folder)
+    if "lm_head.weight" not in self._weights:
+      # A model with a tied head leaves out another one.
+      weights.pop("lm_head.weight", None)
     if _shapes(weights) != _shapes(self._weights):
       raise ValueError(f"the weights of {folder} do not fit the model")
     self._weights = weights
