@@ -51,8 +51,8 @@ def test_what_stands_before_is_not_compared_but_must_change_with_the_weights():
   answers.keep(answer, expected)
   moved_before = expected + np.array([0.01, 0.0, 0.0, 0.0], np.float32)
   assert "bit for bit" in answers.objection(answer, moved_before, reloaded=True)
-  answer[0] += 0.01
-  assert answers.objection(answer, moved_before, reloaded=True) is None
+  moved_too = answer + np.array([0.01, 0.0, 0.0, 0.0], np.float32)
+  assert answers.objection(moved_too, moved_before, reloaded=True) is None
 
 
 def test_the_same_answer_to_other_weights_is_refused_from_a_server_that_had_the_first():
