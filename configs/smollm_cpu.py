@@ -22,8 +22,8 @@ def get_config():
       sampler="vllm", max_prompt_tokens=384, max_completion_tokens=96))
   config.rollout.vllm.arguments = _SERVER
   config.sft.update(dict(steps=30, prompts=2, plans=4, learning_rate=1e-3))
-  config.grpo.update(dict(iterations=8, prompts=4, group_size=8))
+  config.grpo.update(dict(iterations=6, prompts=4, group_size=8, micro_batches=4))
   config.optimizer.learning_rate = 2e-4
-  config.evaluation.tasks = 48
+  config.evaluation.tasks = 32
   config.report.rollouts_every = 1
   return config

@@ -22,9 +22,6 @@ from conductor_jax.training.sharding import placement
 from experiments.policy import Policy
 from experiments.run import Run
 
-# Tokens of a prompt that the probe of servers begins with.
-_PROBE_CONTEXT = 32
-
 
 @contextlib.contextmanager
 def open_sampler(run: Run, policy: Policy) -> Iterator[Sampler]:
@@ -47,18 +44,21 @@ def open_sampler(run: Run, policy: Policy) -> Iterator[Sampler]:
 def _vllm_sampler(run: Run, policy: Policy) -> VllmSampler:
   config, options, say = run.config, run.config.rollout.vllm, run.terminal.print
   tokenizer = run.chat.tokenizer
-  # What the policy is to write, after what it reads last, is what its updates change most.
+  max_model_len = config.rollout.max_prompt_tokens + config.rollout.max_completion_tokens
+  # What the policy is to write, after what it reads.
   task = run.splits.train[0]
-  tokens = [*run.chat.prompt(task)[-_PROBE_CONTEXT:],
-            *run.chat.example_tokens(task, np.random.default_rng(config.seed)).tolist()]
+  prompt = run.chat.prompt(task)
+  tokens = [*prompt, *run.chat.example_tokens(task, np.random.default_rng(config.seed)).tolist()]
   weights = WeightFolder(
       Path(options.weights_folder), policy.shape, options.dtype, tokenizer=tokenizer,
       probe=make_probe(
-          policy.shape, tokens, options.dtype, placement(policy.mesh)))
+          # The server writes a token after them.
+          policy.shape, tokens[:max_model_len - 1], options.dtype, placement(policy.mesh),
+          context=len(prompt)))
   arguments = (*options.arguments, *["--enable-sleep-mode"] * options.share_device)
   servers = [] if options.urls else [VllmServer(
       Path(options.python), dtype=options.dtype, arguments=arguments, port=options.port,
-      max_model_len=config.rollout.max_prompt_tokens + config.rollout.max_completion_tokens,
+      max_model_len=max_model_len,
       environment=cpu_share(1, 2) if config.pool.source == "vllm" else {},
       log=run.workdir / "vllm.log", start_timeout=options.start_timeout,
       remove=[weights.folder], say=say)]

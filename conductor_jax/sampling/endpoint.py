@@ -59,7 +59,7 @@ class Endpoint:
     self._session, self._probe, self._model = session, probe, model
     self._server, self._url = server, url.rstrip("/")
     self._timeout, self._changed, self._say = sync_timeout, changed, say
-    self._answers = Answers(dtype)
+    self._answers = Answers(dtype, probe.context)
     self._loaded: Weights | None = None
     # Every version that it was seen to have, by its name.
     self._confirmed: dict[str, int] = {}
