@@ -5,15 +5,12 @@ rank, outputs], …}}; the effective kernel is kernel + (alpha / rank) · a @ b.
 """
 
 import json
-from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 from jax.experimental import multihost_utils
-from jax.sharding import NamedSharding
-from jaxtyping import Array
 
 from conductor_jax.models.hf import LINEARS
 from conductor_jax.models.safetensors_writer import write_safetensors
@@ -31,20 +28,18 @@ def merge_lora(params: dict, adapters: dict, alpha: float) -> dict:
   """
   layers = dict(params["layers"])
   for name in _targets(adapters):
-    layers[name] = _merger(layers[name].sharding)(layers[name], *_pair(adapters, name), alpha=alpha)
+    kernel, sharding = layers[name], layers[name].sharding
+    a, b = _pair(adapters, name)
+
+    @partial(jax.jit, out_shardings=sharding)
+    def merged(kernel, a, b):
+      # Rounded once, at the end. An accelerator's default would multiply float32 as bfloat16.
+      change = jnp.einsum(
+          "lir,lro->lio", a.astype(jnp.float32), b.astype(jnp.float32), precision="highest")
+      return (kernel + alpha / a.shape[-1] * change).astype(kernel.dtype)
+
+    layers[name] = merged(kernel, a, b)
   return {**params, "layers": layers}
-
-
-@cache
-def _merger(sharding: NamedSharding) -> Callable[[Array, Array, Array, float], Array]:
-  @partial(jax.jit, static_argnames="alpha", out_shardings=sharding)
-  def merge(kernel, a, b, alpha):
-    # Rounded once, at the end. An accelerator's default would multiply float32 as bfloat16.
-    change = jnp.einsum(
-        "lir,lro->lio", a.astype(jnp.float32), b.astype(jnp.float32), precision="highest")
-    return (kernel + alpha / a.shape[-1] * change).astype(kernel.dtype)
-
-  return merge
 
 
 def export_peft(
@@ -104,11 +99,11 @@ def _adapter_config(adapters: dict, alpha: float, base_model: str) -> dict:
 
 
 def _write_adapters(path: Path | None, adapters: dict, dtype: str) -> None:
-  parts, shapes = [], {}
+  entries, shapes = {}, {}
   for name in _targets(adapters):
     for part, array in zip("AB", _pair(adapters, name), strict=True):
       for layer in range(array.shape[0]):
-        parts.append((array, layer, True))
-        full_name = f"base_model.model.model.layers.{layer}.{LINEARS[name]}.lora_{part}.weight"
-        shapes[full_name] = array.shape[:0:-1]
-  write_safetensors(path, shapes, dtype, take(parts, dtype))
+        full = f"base_model.model.model.layers.{layer}.{LINEARS[name]}.lora_{part}.weight"
+        entries[full], shapes[full] = (array, layer), array.shape[:0:-1]
+  write_safetensors(
+      path, shapes, dtype, lambda full: take(*entries[full], dtype, transpose=True))
