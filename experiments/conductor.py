@@ -4,10 +4,13 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from conductor_jax.models.lora import split_adapters
 from conductor_jax.models.peft import merge_lora
 from conductor_jax.rewards import RewardValues
 from conductor_jax.rollouts import Conductor
+from conductor_jax.sampling.cpu_share import cpu_share
 from conductor_jax.sampling.jax_sampler import JaxSampler
 from conductor_jax.sampling.probe import make_probe
 from conductor_jax.sampling.sampler import Sampler
@@ -15,11 +18,12 @@ from conductor_jax.sampling.vllm_sampler import VllmSampler
 from conductor_jax.sampling.vllm_server import VllmServer
 from conductor_jax.sampling.weight_folder import WeightFolder
 from conductor_jax.tasks.graders import Graders
+from conductor_jax.training.sharding import placement
 from experiments.policy import Policy
 from experiments.run import Run
 
-# Long enough for every layer and head to have a say, short enough to cost nothing.
-_PROBE_TOKENS = 32
+# Tokens of a prompt that the probe of servers begins with.
+_PROBE_CONTEXT = 32
 
 
 @contextlib.contextmanager
@@ -43,13 +47,19 @@ def open_sampler(run: Run, policy: Policy) -> Iterator[Sampler]:
 def _vllm_sampler(run: Run, policy: Policy) -> VllmSampler:
   config, options, say = run.config, run.config.rollout.vllm, run.terminal.print
   tokenizer = run.chat.tokenizer
-  tokens = run.chat.prompt(run.splits.train[0])[:_PROBE_TOKENS]
+  # What the policy is to write, after what it reads last, is what its updates change most.
+  task = run.splits.train[0]
+  tokens = [*run.chat.prompt(task)[-_PROBE_CONTEXT:],
+            *run.chat.example_tokens(task, np.random.default_rng(config.seed)).tolist()]
   weights = WeightFolder(
       Path(options.weights_folder), policy.shape, options.dtype, tokenizer=tokenizer,
-      probe=make_probe(policy.shape, tokens, options.dtype))
+      probe=make_probe(
+          policy.shape, tokens, options.dtype, placement(policy.mesh)))
+  arguments = (*options.arguments, *["--enable-sleep-mode"] * options.share_device)
   servers = [] if options.urls else [VllmServer(
-      Path(options.python), dtype=options.dtype, arguments=options.arguments, port=options.port,
+      Path(options.python), dtype=options.dtype, arguments=arguments, port=options.port,
       max_model_len=config.rollout.max_prompt_tokens + config.rollout.max_completion_tokens,
+      environment=cpu_share(1, 2) if config.pool.source == "vllm" else {},
       log=run.workdir / "vllm.log", start_timeout=options.start_timeout,
       remove=[weights.folder], say=say)]
 

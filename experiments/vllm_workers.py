@@ -13,6 +13,7 @@ import jax
 from ml_collections import ConfigDict
 
 from conductor_jax.models.hf import export_safetensors
+from conductor_jax.sampling.cpu_share import cpu_share
 from conductor_jax.sampling.vllm_server import VllmServer
 from conductor_jax.workers.pool import Pool, WorkerSpec
 from experiments.policy import is_gguf, load_policy, model_tokenizer, open_mesh
@@ -43,8 +44,10 @@ async def vllm_workers(
       _export(config, folder)
     server = VllmServer(
         Path(sidecar.python), served_name=_SERVED_NAME, max_model_len=options.max_model_len,
-        dtype=options.dtype, arguments=tuple(options.arguments), port=config.pool.port, log=log,
-        start_timeout=sidecar.start_timeout, remove=remove, say=say)
+        dtype=options.dtype, arguments=options.arguments,
+        environment=cpu_share(0, 2) if config.rollout.sampler == "vllm" else {},
+        port=config.pool.port, log=log, start_timeout=sidecar.start_timeout, remove=remove,
+        say=lambda line: say(f"workers: {line}"))
     async with server:
       await server.start(folder)
       yield Pool(tuple(

@@ -36,7 +36,7 @@ from collections.abc import Callable, Sequence
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
 # Seconds after SIGKILL in which the kernel takes a process away.
 _KILL_SECONDS = 10.0
-_POLL_SECONDS = 0.05
+_POLL_SECONDS = 0.1
 # How often the guard looks for the end of a parent whose pipe another process holds open.
 _PARENT_SECONDS = 1.0
 
@@ -57,7 +57,21 @@ def _group_lives(group: int) -> bool:
     return False
   except PermissionError:  # macOS, of a group of which only zombies are left
     return False
-  return True
+  return sys.platform != "linux" or _has_more_than_zombies(group)
+
+
+def _has_more_than_zombies(group: int) -> bool:
+  # In a container the first process is often a program that takes nobody's status: the zombies of a
+  # killed guard's group stay as long as the container.
+  for name in filter(str.isdigit, os.listdir("/proc")):
+    try:
+      with open(f"/proc/{name}/stat", "rb") as file:
+        state, _, its_group = file.read().rpartition(b")")[2].split()[:3]
+    except (FileNotFoundError, ProcessLookupError):  # it has ended since
+      continue
+    if int(its_group) == group and state not in (b"Z", b"X"):
+      return True
+  return False
 
 
 def end_group(group: int, grace: float) -> None:

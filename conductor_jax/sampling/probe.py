@@ -72,7 +72,9 @@ def make_probe(
   rounding = _Rounding(placement.mesh, placement.rules, dtype)
   graph, _ = nnx.split(nnx.eval_shape(lambda: Qwen2(
       config, compute_dtype="float32", remat="none", placement=rounding, rngs=nnx.Rngs(0))))
-  first, rest = np.array([tokens[:1]], np.int32), np.array([[tokens[1:]]], np.int32)
+  # Every device computes a row, for rows are what a mesh is divided by.
+  rows = 1 if placement.mesh is None else placement.mesh.size
+  first, rest = np.array([tokens[:1]] * rows, np.int32), np.array([[tokens[1:]]] * rows, np.int32)
 
   @jax.jit
   def logprobs(params):

@@ -94,7 +94,7 @@ class VllmServer:
         return await self._start(python, model)
       except _PortTaken:
         # Somebody was faster: it takes seconds from our choice until vLLM has the port.
-        if self._fixed_port or attempt == _PORT_ATTEMPTS - 1:
+        if attempt == _PORT_ATTEMPTS - 1:
           raise self._port_fault() from None
 
   def alive(self) -> bool:
@@ -169,7 +169,7 @@ class VllmServer:
 
     Raises:
       UserError: it ended or the time is up.
-      _PortTaken: another one answers, or the server could not have the port.
+      _PortTaken: it ended, for it could not have the port.
     """
     started = said = time.monotonic()
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
@@ -197,10 +197,8 @@ class VllmServer:
         listed = await response.json() if response.status == 200 else {}
     except (aiohttp.ClientError, TimeoutError, ValueError):
       return False
-    # Whoever else has the port meanwhile may be healthy too.
-    if not any(card.get("root") == str(model) for card in listed.get("data", ())):
-      raise _PortTaken
-    return True
+    # Whoever else has the port meanwhile may be healthy too; ours ends when it cannot have it.
+    return any(card.get("root") == str(model) for card in listed.get("data", ()))
 
   def _read_log(self, start):
     with self._log.open("rb") as log:

@@ -7,6 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+from tests.training import host_devices
+
 ROOT = Path(__file__).parents[2]
 
 # The quickstart in small: every part of the road, two checkpoints on the way.
@@ -26,16 +28,18 @@ class Program:
 
   def __init__(self, cache: Path):
     # Compiled programs are shared: only the first run of a shape pays for it.
-    self._environment = {
-        **os.environ, "JAX_PLATFORMS": "cpu", "JAX_COMPILATION_CACHE_DIR": str(cache),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    self._caching = {"JAX_COMPILATION_CACHE_DIR": str(cache),
+                     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    self._environment = os.environ | {"JAX_PLATFORMS": "cpu"} | self._caching
 
   def start(self, workdir: Path, *options: str, config="configs/quickstart.py",
-            module="experiments.train", **popen) -> subprocess.Popen:
+            module="experiments.train", devices=1, **popen) -> subprocess.Popen:
     command = [sys.executable, "-m", module, f"--workdir={workdir}",
                *([f"--config={config}"] if config else []), *options]
+    environment = self._environment if devices == 1 else (
+        host_devices.environment(devices) | self._caching)
     return subprocess.Popen(
-        command, cwd=ROOT, env=self._environment, text=True, stdout=subprocess.PIPE,
+        command, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, **popen)
 
   def run(self, workdir: Path, *options: str, **start) -> subprocess.CompletedProcess:

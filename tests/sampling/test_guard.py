@@ -26,6 +26,8 @@ time.sleep(600)
 # Starts the command of a guard, and ends as its first argument says once it has read a line.
 TRAINER = """
 import signal, subprocess, sys, time
+# It is ignored where tests run in the background.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 process = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, start_new_session=True)
 sys.stdin.readline()
 if sys.argv[1] == "exits":
@@ -88,7 +90,7 @@ def test_the_end_of_its_input_ends_the_whole_group_and_removes_the_folder(
     mark, server_file, folder):
   process, server, engine = start(mark, command(server_file, folder))
   assert {os.getpgid(server), os.getpgid(engine)} == {server}
-  assert len(mark.processes()) == 4  # guard, watcher, server, engine
+  wait_until(lambda: len(mark.processes()) == 4, "guard, watcher, server and engine are there")
   process.stdin.close()
   # Its output ends when all is done, not before.
   assert process.stdout.read() == ""
@@ -124,6 +126,15 @@ def test_a_killed_guard_leaves_nothing_behind(mark, server_file, folder, kind):
   wait_until(lambda: len(mark.processes()) == 1, "only the watcher is left")
   # The program lives, and may need the folder for the next server.
   assert folder.exists()
+  process.stdin.close()
+  mark.wait_until_gone()
+  assert not folder.exists()
+  close(process)
+
+
+def test_a_guard_killed_with_its_process_group_leaves_nothing_behind(mark, server_file, folder):
+  process, *_ = start(mark, command(server_file, folder))
+  os.killpg(process.pid, signal.SIGKILL)
   process.stdin.close()
   mark.wait_until_gone()
   assert not folder.exists()
@@ -168,9 +179,10 @@ def test_sigterm_ends_the_group_and_leaves_the_folder_to_the_program(mark, serve
 def test_signals_of_a_terminal_do_not_reach_the_server(mark, server_file, folder, number):
   process, *_ = start(mark, command(server_file, folder))
   os.killpg(process.pid, number)
+  # The guard would be gone at once.
   with pytest.raises(subprocess.TimeoutExpired):
     process.wait(timeout=0.3)
-  assert len(mark.processes()) == 4
+  wait_until(lambda: len(mark.processes()) == 4, "all are there")
   process.stdin.close()
   mark.wait_until_gone()
   close(process)
@@ -236,7 +248,7 @@ def test_nothing_outlives_the_program(mark, server_file, folder, ending):
       stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
       env={**os.environ, **mark.environment}, process_group=0)
   assert trainer.stderr.readline().startswith("server")
-  assert len(mark.processes()) == 5
+  wait_until(lambda: len(mark.processes()) == 5, "all are there")
   trainer.stdin.write("\n")
   trainer.stdin.close()
   if ending.startswith("SIG"):
@@ -245,6 +257,26 @@ def test_nothing_outlives_the_program(mark, server_file, folder, ending):
   mark.wait_until_gone()
   assert not folder.exists()
   trainer.stderr.close()
+
+
+def test_zombies_that_nobody_collects_are_not_waited_for(mark, server_file, folder):
+  # Orphans come to this program as to the first process of a container, and it leaves them.
+  code = """
+import ctypes, subprocess, sys
+ctypes.CDLL(None).prctl(36, 1)
+process = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, start_new_session=True)
+process.stderr.readline()
+process.kill()
+process.stdin.close()
+process.stdout.read()
+print("done")
+"""
+  program = subprocess.run(
+      [sys.executable, "-c", code, *command(server_file, folder, grace="600")], text=True,
+      stdout=subprocess.PIPE, timeout=30, env={**os.environ, **mark.environment})
+  assert program.stdout == "done\n"
+  assert not folder.exists()
 
 
 def test_a_pipe_that_another_process_holds_open_does_not_keep_the_server(

@@ -10,15 +10,9 @@ import sys
 _SECONDS = 300
 
 
-def start(program: str, *arguments: str, devices: int) -> subprocess.Popen:
-  """Starts a Python file that prints a JSON object as its last line.
-
-  Args:
-    program: path of the file.
-    arguments: to it.
-    devices: how many the process has.
-  """
-  environment = os.environ | {
+def environment(devices: int) -> dict[str, str]:
+  """That of a process with so many devices."""
+  return os.environ | {
       "JAX_PLATFORMS": "cpu",
       "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} "
                    f"--xla_force_host_platform_device_count={devices} "
@@ -28,8 +22,19 @@ def start(program: str, *arguments: str, devices: int) -> subprocess.Popen:
       "NPROC": "64",
       "PYTHONPATH": os.pathsep.join(sys.path),
   }
-  return subprocess.Popen([sys.executable, program, *arguments], env=environment, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def start(program: str, *arguments: str, devices: int) -> subprocess.Popen:
+  """Starts a Python file that prints a JSON object as its last line.
+
+  Args:
+    program: path of the file.
+    arguments: to it.
+    devices: how many the process has.
+  """
+  return subprocess.Popen(
+      [sys.executable, program, *arguments], env=environment(devices), text=True,
+      stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def reports(*processes: subprocess.Popen) -> list[dict]:
