@@ -17,7 +17,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import numpy as np
 from absl import app, flags
 
@@ -25,7 +24,8 @@ from conductor_jax.sampling.probe import make_probe
 from conductor_jax.sampling.vllm_sampler import VllmSampler
 from conductor_jax.sampling.vllm_server import VllmServer
 from conductor_jax.sampling.weight_folder import WeightFolder
-from experiments.benchmarks.weight_sync import load_policy
+from experiments.benchmarks.sampling_clients import bare_client, sampler_client
+from experiments.benchmarks.smollm2 import load_policy
 
 _PYTHON = flags.DEFINE_string("python", None, "Interpreter that has vLLM.", required=True)
 _PROMPTS = flags.DEFINE_integer("prompts", 4, "Prompts.")
@@ -36,31 +36,6 @@ _REPEATS = flags.DEFINE_integer("repeats", 5, "Turns that are timed.")
 _TEXT = ("Write a plan for the workers at hand: who does what, and who sees what. Each step asks "
          "one worker, and shows it the answers of earlier steps that it needs. Question {}: which "
          "of two trains is there first, if one leaves at {} and the other an hour later?")
-
-
-async def bare_client(
-    url: str, prompts: list[list[int]], seeds: np.ndarray, max_tokens: int, eos: int) -> int:
-  """Asks for every completion, looks into none of them, and returns how many tokens they have."""
-  async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-    async def complete(prompt: list[int], seed: int) -> int:
-      body = {"model": "conductor", "token_ids": prompt, "sampling_params": {
-          "n": 1, "seed": seed, "temperature": 1.0, "max_tokens": max_tokens, "logprobs": 0,
-          "ignore_eos": True, "stop_token_ids": [eos], "detokenize": False}}
-      async with session.post(url + "/inference/v1/generate", json=body) as response:
-        response.raise_for_status()
-        return len((await response.json())["choices"][0]["token_ids"])
-
-    return sum(await asyncio.gather(*(
-        complete(prompt, seed) for prompt, row in zip(prompts, seeds.tolist(), strict=True)
-        for seed in row)))
-
-
-async def sampler_client(
-    sampler: VllmSampler, prompts: list[list[int]], seeds: np.ndarray) -> int:
-  """The same, by the sampler."""
-  groups = await asyncio.gather(*(
-      sampler.sample(prompt, row, 1.0) for prompt, row in zip(prompts, seeds, strict=True)))
-  return sum(len(completion.tokens) for group in groups for completion in group)
 
 
 async def measure(root: Path, python: Path, prompts: int, samples: int, max_tokens: int,

@@ -27,16 +27,13 @@ import jax
 import numpy as np
 from absl import app, flags
 
-from conductor_jax.models.gguf import gguf_config, load_gguf, read_gguf, smollm2_path
 from conductor_jax.models.hf import export_safetensors
 from conductor_jax.models.qwen2 import Qwen2Config
-from conductor_jax.models.shapes import abstract_parameters
-from conductor_jax.models.tokenizer import gguf_tokenizer
 from conductor_jax.sampling.probe import make_probe
 from conductor_jax.sampling.vllm_sampler import VllmSampler
 from conductor_jax.sampling.vllm_server import VllmServer
 from conductor_jax.sampling.weight_folder import SHARD_BYTES, WeightFolder
-from conductor_jax.training.sharding import make_mesh, parameter_shardings
+from experiments.benchmarks.smollm2 import load_policy
 
 _FOLDER = flags.DEFINE_string("folder", "/dev/shm", "Where the weights are written.")
 _PYTHON = flags.DEFINE_string("python", None, "Interpreter that has vLLM; none for exports alone.")
@@ -71,14 +68,6 @@ def seconds_of(action: Callable[[], Any]) -> float:
   began = time.perf_counter()
   action()
   return time.perf_counter() - began
-
-
-def load_policy(dtype: str) -> tuple[Qwen2Config, Any, dict]:
-  """Shape, tokenizer and parameters of the model."""
-  file = read_gguf(smollm2_path())
-  config = gguf_config(file)
-  shardings = parameter_shardings(make_mesh(1, 1, 1), abstract_parameters(config))
-  return config, gguf_tokenizer(file), load_gguf(file, config, shardings, dtype)
 
 
 def measure_export(root: Path, config: Qwen2Config, params: dict, repeats: int) -> dict[str, Any]:
