@@ -216,13 +216,16 @@ def write_weights(
     dtype: of the files.
     shard_bytes: a file holds no more, unless a single tensor does.
   """
-  def part(name, layer):
-    if name == "head" and name not in params:
-      return params["embedding"], None, False
-    return (params if layer is None else params["layers"])[name], layer, name in TRANSPOSED
-
+  entries = {tensor_name(name, layer): (name, layer) for name, layer, _ in tensors(config)}
   shapes = {tensor_name(name, layer): shape for name, layer, shape in tensors(config)}
-  taken = take((part(name, layer) for name, layer, _ in tensors(config)), dtype)
+
+  def tensor(full_name):
+    name, layer = entries[full_name]
+    if name == "head" and name not in params:
+      name = "embedding"
+    array = params[name] if layer is None else params["layers"][name]
+    return take(array, layer, dtype, transpose=name in TRANSPOSED)
+
   itemsize = DTYPES[dtype][1].itemsize
   sizes = {name: math.prod(shape) * itemsize for name, shape in shapes.items()}
   shards: list[list[str]] = [[]]
@@ -236,7 +239,8 @@ def write_weights(
     file = ("model.safetensors" if len(shards) == 1
             else f"model-{number:05}-of-{len(shards):05}.safetensors")
     write_safetensors(
-        folder and folder / file, {name: shapes[name] for name in names}, dtype, taken)
+        folder and folder / file, {name: shapes[name] for name in names}, dtype,
+        tensor)
     weight_map.update(dict.fromkeys(names, file))
   if folder and len(shards) > 1:
     index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": weight_map}

@@ -104,11 +104,11 @@ def _adapter_config(adapters: dict, alpha: float, base_model: str) -> dict:
 
 
 def _write_adapters(path: Path | None, adapters: dict, dtype: str) -> None:
-  parts, shapes = [], {}
+  entries, shapes = {}, {}
   for name in _targets(adapters):
     for part, array in zip("AB", _pair(adapters, name), strict=True):
       for layer in range(array.shape[0]):
-        parts.append((array, layer, True))
-        full_name = f"base_model.model.model.layers.{layer}.{LINEARS[name]}.lora_{part}.weight"
-        shapes[full_name] = array.shape[:0:-1]
-  write_safetensors(path, shapes, dtype, take(parts, dtype))
+        full = f"base_model.model.model.layers.{layer}.{LINEARS[name]}.lora_{part}.weight"
+        entries[full], shapes[full] = (array, layer), array.shape[:0:-1]
+  write_safetensors(
+      path, shapes, dtype, lambda full: take(*entries[full], dtype, transpose=True))

@@ -6,7 +6,8 @@ Format: https://huggingface.co/docs/safetensors, little-endian throughout.
 import json
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import ml_dtypes
@@ -21,7 +22,7 @@ DTYPES = {
 
 def write_safetensors(
     path: Path | None, shapes: Mapping[str, tuple[int, ...]], dtype: str,
-    tensors: Iterator[np.ndarray]
+    tensor: Callable[[str], np.ndarray]
 ) -> None:
   """Writes one file.
 
@@ -30,12 +31,12 @@ def write_safetensors(
       takes part in the gathering goes along.
     shapes: of every tensor, by name.
     dtype: of all of them.
-    tensors: yields them in the order of `shapes`. The next is asked for when one is written, and
-      none beyond the last, so that an iterator may go on into another file.
+    tensor: asked for one after the other, in the order of `shapes`, and for the next while one is
+      being written.
   """
   if path is None:
-    for _ in shapes:
-      next(tensors)
+    for name in shapes:
+      tensor(name)
     return
   code, numpy_dtype = DTYPES[dtype]
   header: dict = {"__metadata__": {"format": "pt"}}
@@ -46,12 +47,15 @@ def write_safetensors(
     offset = end
   text = json.dumps(header).encode()
   text += b" " * (-len(text) % 8)
-  with path.open("wb") as file:
-    file.write(struct.pack("<Q", len(text)) + text)
+  with path.open("wb") as file, ThreadPoolExecutor(1) as thread:
+    written = thread.submit(file.write, struct.pack("<Q", len(text)) + text)
     for name, shape in shapes.items():
-      values = next(tensors)
+      values = tensor(name)
       if values.shape != shape or values.dtype != numpy_dtype:
         raise ValueError(f"{name} is {values.dtype}{values.shape}, not {numpy_dtype}{shape}")
       # The view spares a copy of the bytes; numpy cannot hand out bfloat16 as a buffer itself.
-      file.write(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
-      del values  # before the next one is asked for
+      content = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
+      written.result()
+      written = thread.submit(file.write, content)
+      del values, content  # or three would be held when the next is there
+    written.result()

@@ -4,7 +4,7 @@ No host ever holds more than one of the file's tensors, and of that only what it
 stacked arrays exist on the devices alone, and layers are written into them in place.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
@@ -19,6 +19,9 @@ from conductor_jax.models.shapes import abstract_parameters
 
 # Kernels are [inputs, outputs] here, and [outputs, inputs] in a file.
 TRANSPOSED = frozenset({"query", "key", "value", "output", "gate", "up", "down", "head"})
+
+# That are transposed at a time.
+_ROWS = 16
 
 # (parameter, layer or None, slices) → that part of the file's tensor.
 Read = Callable[[str, int | None, tuple[slice, ...]], np.ndarray]
@@ -99,29 +102,37 @@ def _oriented(tensor: Array, transposed: bool) -> Array:
   return tensor.T if transposed else tensor
 
 
-def take(parts: Iterable[tuple[Array, int | None, bool]], dtype: str) -> Iterator[np.ndarray]:
-  """Tensors off the mesh, each a row of a stacked parameter or a parameter without layers.
+def take(array: Array, layer: int | None, dtype: str, *, transpose: bool) -> np.ndarray:
+  """One tensor off the mesh.
 
-  While the caller has one the next is on its way, and no more than that. Every process that holds
-  a part takes part, and receives the whole.
+  Every process that holds a part takes part, and receives the whole.
 
   Args:
-    parts: of each tensor its parameter; the layer, None where it has none; and whether a kernel
-      [inputs, outputs] is wanted as [outputs, inputs], as files hold it.
-    dtype: of the results.
+    array: a parameter.
+    layer: which of its layers, None where it has none.
+    dtype: of the result.
+    transpose: gives [outputs, inputs], as files hold it, of a kernel [inputs, outputs].
   """
-  ahead: Array | None = None
-  for array, layer, transpose in parts:
-    # Where one process sees every part it puts them together itself; otherwise the devices do.
-    whole = None if array.is_fully_addressable else NamedSharding(
-        array.sharding.mesh, PartitionSpec())
-    ready, ahead = ahead, _picker(layer is not None, dtype, transpose, whole)(array, layer or 0)
-    ahead.copy_to_host_async()
-    if ready is not None:
-      yield np.asarray(ready)
-      del ready  # before another one is asked for
-  if ahead is not None:
-    yield np.asarray(ahead)
+  # Where one process sees every part it puts them together itself; otherwise the devices do.
+  whole = None if array.is_fully_addressable else NamedSharding(
+      array.sharding.mesh, PartitionSpec())
+  # On a CPU, XLA would be several times slower at it.
+  by_host = transpose and all(device.platform == "cpu" for device in array.devices())
+  pick = _picker(layer is not None, dtype, transpose and not by_host, whole)
+  values = np.asarray(pick(array, layer or 0))
+  return _transposed(values) if by_host else values
+
+
+def _transposed(values: np.ndarray) -> np.ndarray:
+  """A transposed copy."""
+  result = np.empty(values.shape[::-1], values.dtype)
+  # As integers, for numpy copies types that it does not know one by one; and a few rows at a time,
+  # for down a whole column every number is out of the cache.
+  source, target = (each.view(f"u{values.itemsize}") for each in (values, result))
+  for start in range(0, len(values), _ROWS):
+    rows = slice(start, start + _ROWS)
+    target[:, rows] = source[rows].T
+  return result
 
 
 @cache

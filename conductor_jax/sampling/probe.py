@@ -19,8 +19,8 @@ from conductor_jax.models.qwen2 import Qwen2, Qwen2Config
 from conductor_jax.models.streaming import TRANSPOSED
 
 # Mean difference in log-probability, as a share of 1 - log p, that rounding may make, by dtype of
-# the server's model. A share, for vLLM rounds logits too, those above 16 to eighths in bfloat16, and
-# an unlikely token has all of that. SmolLM2's bfloat16 makes 0.012, and other weights 0.5.
+# the server's model. A share, for vLLM rounds logits too, those above 16 to eighths in bfloat16,
+# and an unlikely token has all of that. SmolLM2's bfloat16 makes 0.012, and other weights 0.5.
 TOLERANCES = {"float32": 0.005, "bfloat16": 0.1, "float16": 0.1}
 # By so much the trainer's own mean must move before the server's may not stay bit for bit the same.
 _MOVED = 1e-4

