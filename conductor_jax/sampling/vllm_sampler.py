@@ -16,6 +16,8 @@ from conductor_jax.sampling.weight_folder import WeightFolder, Weights
 
 # How often one completion is asked for.
 _ATTEMPTS = 6
+# Seconds that a connection is kept unused: vLLM closes it after 5, with a request on its way to it.
+_KEEP_ALIVE = 2.0
 # Seconds before it is asked for again; doubled every time.
 _BACKOFF = 0.1
 
@@ -61,7 +63,8 @@ class VllmSampler:
   async def __aenter__(self) -> "VllmSampler":
     # The sampler itself limits nothing: servers queue what is too much at once.
     self._session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar())
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE),
+        cookie_jar=aiohttp.DummyCookieJar())
     self._news = asyncio.Event()
     shared = dict(
         probe=self._weights.probe, dtype=self._weights.dtype, model=self._model,
