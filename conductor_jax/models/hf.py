@@ -216,11 +216,11 @@ def write_weights(
     dtype: of the files.
     shard_bytes: a file holds no more, unless a single tensor does.
   """
-  entries = {tensor_name(name, layer): (name, layer) for name, layer, _ in tensors(config)}
-  shapes = {tensor_name(name, layer): shape for name, layer, shape in tensors(config)}
+  entries = {tensor_name(*entry[:2]): entry for entry in tensors(config)}
+  shapes = {full_name: shape for full_name, (_, _, shape) in entries.items()}
 
   def tensor(full_name):
-    name, layer = entries[full_name]
+    name, layer, _ = entries[full_name]
     if name == "head" and name not in params:
       name = "embedding"
     array = params[name] if layer is None else params["layers"][name]

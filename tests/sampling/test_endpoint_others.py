@@ -68,6 +68,18 @@ async def test_one_that_keeps_old_weights_is_left_out_and_not_paused(tmp_path, s
     assert len(bad.requests(GENERATE)) == told
 
 
+async def test_one_that_fails_between_pause_and_resume_is_left_out_and_not_paused(
+    tmp_path, start_fake_vllm):
+  good, bad = start_fake_vllm(), start_fake_vllm()
+  async with open_sampler(tmp_path, urls=[good.url, bad.url], look_again=60) as sampler:
+    bad.arm("/collective_rpc", "status", status=500, times=None)
+    sampler.stage(moved(0.5), 2)
+    await sampler.load()
+    assert sampler.said[-1].endswith("answered 500: armed fault 500: it is left out")
+    assert bad.ask("/is_paused") == {"is_paused": False}
+    assert await sample_and_check(sampler, {2: moved(0.5)}) == {2}
+
+
 async def test_a_sync_that_is_called_off_leaves_it_running(tmp_path, fake_vllm):
   async with open_sampler(tmp_path, urls=[fake_vllm.url]) as sampler:
     fake_vllm.arm("/collective_rpc", "hang")

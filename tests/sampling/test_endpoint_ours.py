@@ -109,6 +109,20 @@ async def test_after_a_kill_only_the_missing_completions_are_asked_for_again(tmp
     check(completion, PROMPT, {1: params()})
 
 
+async def test_it_is_started_again_though_the_sample_that_found_it_dead_is_called_off(tmp_path):
+  async with open_sampler(tmp_path, own=True) as sampler:
+    kill(tmp_path / "log")
+    sampling = asyncio.create_task(sampler.sample(PROMPT, SEEDS, 1.0))
+    await until(lambda: any(line.endswith("it is started again") for line in sampler.said))
+    sampling.cancel()
+    async with asyncio.timeout(30):
+      completions = await sampler.sample(PROMPT, SEEDS, 1.0)
+    for completion in completions:
+      check(completion, PROMPT, {1: params()})
+    assert sampling.cancelled()
+    assert sum(line.endswith("it is started again") for line in sampler.said) == 1
+
+
 async def test_one_that_cannot_be_started_again_is_an_error_with_the_reason(tmp_path):
   async with open_sampler(tmp_path, own=True, max_tokens=2) as sampler:
     sampler.server._environment["FAKE_VLLM_START"] = "die"
