@@ -141,9 +141,9 @@ def real_options(vllm_python, tmp_path_factory) -> dict[str, Any]:
           "log": tmp_path_factory.mktemp("vllm") / "vllm.log"}
 
 
-@pytest.fixture(scope="session")
-def real_vllm_of_session(real_options, small_folder):
-  """The one real server, which takes half a minute to start; `real_vllm` hands it out."""
+@pytest.fixture(scope="module")
+def real_vllm_server(real_options, small_folder):
+  """The real server of a module, which takes half a minute to start; `real_vllm` hands it out."""
   from conductor_jax.sampling.vllm_server import VllmServer
 
   server = VllmServer(**real_options)
@@ -153,12 +153,12 @@ def real_vllm_of_session(real_options, small_folder):
 
 
 @pytest.fixture
-def real_vllm(real_vllm_of_session, small_folder):
+def real_vllm(real_vllm_server, small_folder):
   """A real server of the small model; started again where a test has ended it.
 
   A test that loads other weights puts these back.
   """
-  server = real_vllm_of_session
+  server = real_vllm_server
   if not server.alive() or _model_of(server.url) != str(small_folder):
     anyio.run(server.start, small_folder)
   return server
