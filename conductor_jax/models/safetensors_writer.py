@@ -19,6 +19,9 @@ DTYPES = {
     "float16": ("F16", np.dtype(np.float16)),
 }
 
+# Of a matrix that are put in order at a time.
+_COLUMNS = 16
+
 
 def write_safetensors(
     path: Path | None, shapes: Mapping[str, tuple[int, ...]], dtype: str,
@@ -47,15 +50,41 @@ def write_safetensors(
     offset = end
   text = json.dumps(header).encode()
   text += b" " * (-len(text) % 8)
+  in_order = _InOrder()
   with path.open("wb") as file, ThreadPoolExecutor(1) as thread:
     written = thread.submit(file.write, struct.pack("<Q", len(text)) + text)
     for name, shape in shapes.items():
       values = tensor(name)
       if values.shape != shape or values.dtype != numpy_dtype:
         raise ValueError(f"{name} is {values.dtype}{values.shape}, not {numpy_dtype}{shape}")
-      # The view spares a copy of the bytes; numpy cannot hand out bfloat16 as a buffer itself.
-      content = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
       written.result()
-      written = thread.submit(file.write, content)
-      del values, content  # or three would be held when the next is there
+      written = thread.submit(lambda values=values: file.write(in_order(values)))
+      del values  # or three would be held when the next is there
     written.result()
+
+
+class _InOrder:
+  """Gives the bytes of arrays in C order, until it is asked for the next."""
+
+  def __init__(self):
+    # Used again and again: memory that the system must clear first is slow.
+    self._scratch = np.empty(0, np.uint8)
+
+  def __call__(self, values: np.ndarray) -> memoryview:
+    # As integers: numpy copies types that it does not know one by one, and cannot hand them out as
+    # a buffer.
+    values = values.view(f"u{values.itemsize}")
+    if not values.flags.c_contiguous:
+      values = self._copied(values)
+    return values.reshape(-1).view(np.uint8).data
+
+  def _copied(self, values: np.ndarray) -> np.ndarray:
+    """A copy in C order, of a matrix in Fortran's."""
+    if self._scratch.nbytes < values.nbytes:
+      self._scratch = np.empty(values.nbytes, np.uint8)
+    copy = self._scratch[:values.nbytes].view(values.dtype).reshape(values.shape)
+    # Along a whole row, every number of the source would be out of the cache.
+    for start in range(0, values.shape[1], _COLUMNS):
+      columns = slice(start, start + _COLUMNS)
+      copy[:, columns] = values[:, columns]
+    return copy

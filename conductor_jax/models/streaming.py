@@ -20,9 +20,6 @@ from conductor_jax.models.shapes import abstract_parameters
 # Kernels are [inputs, outputs] here, and [outputs, inputs] in a file.
 TRANSPOSED = frozenset({"query", "key", "value", "output", "gate", "up", "down", "head"})
 
-# That are transposed at a time.
-_ROWS = 16
-
 # (parameter, layer or None, slices) → that part of the file's tensor.
 Read = Callable[[str, int | None, tuple[slice, ...]], np.ndarray]
 
@@ -111,28 +108,17 @@ def take(array: Array, layer: int | None, dtype: str, *, transpose: bool) -> np.
     array: a parameter.
     layer: which of its layers, None where it has none.
     dtype: of the result.
-    transpose: gives [outputs, inputs], as files hold it, of a kernel [inputs, outputs].
+    transpose: gives [outputs, inputs], as files hold it, of a kernel [inputs, outputs]; in which
+      order in memory is left open.
   """
   # Where one process sees every part it puts them together itself; otherwise the devices do.
   whole = None if array.is_fully_addressable else NamedSharding(
       array.sharding.mesh, PartitionSpec())
-  # On a CPU, XLA would be several times slower at it.
-  by_host = transpose and all(device.platform == "cpu" for device in array.devices())
-  pick = _picker(layer is not None, dtype, transpose and not by_host, whole)
+  # On a CPU, XLA would be several times slower at it than whoever copies the tensor next.
+  turned = transpose and all(device.platform == "cpu" for device in array.devices())
+  pick = _picker(layer is not None, dtype, transpose and not turned, whole)
   values = np.asarray(pick(array, layer or 0))
-  return _transposed(values) if by_host else values
-
-
-def _transposed(values: np.ndarray) -> np.ndarray:
-  """A transposed copy."""
-  result = np.empty(values.shape[::-1], values.dtype)
-  # As integers, for numpy copies types that it does not know one by one; and a few rows at a time,
-  # for down a whole column every number is out of the cache.
-  source, target = (each.view(f"u{values.itemsize}") for each in (values, result))
-  for start in range(0, len(values), _ROWS):
-    rows = slice(start, start + _ROWS)
-    target[:, rows] = source[rows].T
-  return result
+  return values.T if turned else values
 
 
 @cache
