@@ -150,13 +150,13 @@ def test_the_prefix_cache_does_not_outlive_the_weights_that_filled_it(rig):
 
 
 def test_a_server_that_was_given_weights_is_bit_for_bit_one_that_was_started_with_them(rig):
-  # Its head too, which is the embedding.
+  # Its head too, which is the embedding. Of one completion, for rounding depends on the batch.
   rig.load(4)
-  reloaded = rig.sample(SEEDS[:2], 0.0).result()
+  reloaded = rig.sample(SEEDS[:1], 0.0).result()
   [process] = [process for process in psutil.Process().children(recursive=True)
                if "EngineCore" in process.name()]
   process.kill()
-  restarted = rig.sample(SEEDS[:2], 0.0).result()
+  restarted = rig.sample(SEEDS[:1], 0.0).result()
   assert not process.is_running()
   for one, other in zip(reloaded, restarted, strict=True):
     assert one.tokens.tolist() == other.tokens.tolist()
