@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import jax
@@ -56,7 +57,8 @@ def tensor_name(name: str, layer: int | None) -> str:
   return _OUTER[name] if layer is None else f"model.layers.{layer}.{_LAYER[name]}"
 
 
-def tensors(config: Qwen2Config) -> Iterator[tuple[str, int | None, tuple[int, ...]]]:
+@cache
+def tensors(config: Qwen2Config) -> tuple[tuple[str, int | None, tuple[int, ...]], ...]:
   """Every tensor of a checkpoint: parameter, layer or None, and its shape in the file.
 
   In the file's order: embedding, layers, norm, head.
@@ -66,13 +68,13 @@ def tensors(config: Qwen2Config) -> Iterator[tuple[str, int | None, tuple[int, .
   def oriented(name, shape):
     return shape[::-1] if name in TRANSPOSED else shape
 
-  yield "embedding", None, params["embedding"].shape
-  for layer in range(config.num_layers):
-    for name in _LAYER:
-      yield name, layer, oriented(name, params["layers"][name].shape[1:])
-  for name in ("final_norm", "head"):
-    if name in params:
-      yield name, None, oriented(name, params[name].shape)
+  layer_shapes = {name: oriented(name, params["layers"][name].shape[1:]) for name in _LAYER}
+  return (
+      ("embedding", None, params["embedding"].shape),
+      *((name, layer, shape) for layer in range(config.num_layers)
+        for name, shape in layer_shapes.items()),
+      *((name, None, oriented(name, params[name].shape)) for name in ("final_norm", "head")
+        if name in params))
 
 
 def load_safetensors(folder: Path, config: Qwen2Config, shardings: dict, dtype: str) -> dict:
@@ -229,10 +231,13 @@ def write_weights(
   itemsize = DTYPES[dtype][1].itemsize
   sizes = {name: math.prod(shape) * itemsize for name, shape in shapes.items()}
   shards: list[list[str]] = [[]]
-  for name in shapes:
-    if shards[-1] and sum(sizes[each] for each in shards[-1]) + sizes[name] > shard_bytes:
+  filled = 0
+  for name, size in sizes.items():
+    if shards[-1] and filled + size > shard_bytes:
       shards.append([])
+      filled = 0
     shards[-1].append(name)
+    filled += size
 
   weight_map = {}
   for number, names in enumerate(shards, 1):

@@ -57,18 +57,19 @@ def write_safetensors(
       values = tensor(name)
       if values.shape != shape or values.dtype != numpy_dtype:
         raise ValueError(f"{name} is {values.dtype}{values.shape}, not {numpy_dtype}{shape}")
+      content = in_order(values)
       written.result()
-      written = thread.submit(lambda values=values: file.write(in_order(values)))
-      del values  # or three would be held when the next is there
+      written = thread.submit(file.write, content)
+      del values, content  # or three would be held when the next is there
     written.result()
 
 
 class _InOrder:
-  """Gives the bytes of arrays in C order, until it is asked for the next."""
+  """Gives the bytes of arrays in C order; they are good until it is asked for the next but one."""
 
   def __init__(self):
-    # Used again and again: memory that the system must clear first is slow.
-    self._scratch = np.empty(0, np.uint8)
+    # Used in turns, again and again: memory that the system must clear first is slow.
+    self._scratch, self._other = np.empty(0, np.uint8), np.empty(0, np.uint8)
 
   def __call__(self, values: np.ndarray) -> memoryview:
     # As integers: numpy copies types that it does not know one by one, and cannot hand them out as
@@ -80,6 +81,7 @@ class _InOrder:
 
   def _copied(self, values: np.ndarray) -> np.ndarray:
     """A copy in C order, of a matrix in Fortran's."""
+    self._scratch, self._other = self._other, self._scratch
     if self._scratch.nbytes < values.nbytes:
       self._scratch = np.empty(values.nbytes, np.uint8)
     copy = self._scratch[:values.nbytes].view(values.dtype).reshape(values.shape)

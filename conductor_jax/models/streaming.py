@@ -114,11 +114,15 @@ def take(array: Array, layer: int | None, dtype: str, *, transpose: bool) -> np.
   # Where one process sees every part it puts them together itself; otherwise the devices do.
   whole = None if array.is_fully_addressable else NamedSharding(
       array.sharding.mesh, PartitionSpec())
-  # On a CPU, XLA would be several times slower at it than whoever copies the tensor next.
-  turned = transpose and all(device.platform == "cpu" for device in array.devices())
-  pick = _picker(layer is not None, dtype, transpose and not turned, whole)
-  values = np.asarray(pick(array, layer or 0))
-  return values.T if turned else values
+  here = all(device.platform == "cpu" for device in array.devices())
+  if here and len(array.devices()) == 1 and array.dtype == dtype:
+    values = np.asarray(array)  # no copy
+    values = values if layer is None else values[layer]
+  else:
+    # On a CPU, XLA would be several times slower at turning it than whoever copies it next.
+    pick = _picker(layer is not None, dtype, transpose and not here, whole)
+    values = np.asarray(pick(array, layer or 0))
+  return values.T if transpose and here else values
 
 
 @cache

@@ -15,7 +15,7 @@ def test_one_json_line_of_an_export_that_takes_no_more_memory_than_a_file_has(
     smollm2_file, tmp_path):
   result = subprocess.run(
       [sys.executable, "-m", "experiments.benchmarks.weight_sync", f"--folder={tmp_path}",
-       "--repeats=1"],
+       "--param_dtype=float32", "--repeats=1"],
       cwd=Path(__file__).parents[3], capture_output=True, text=True, check=True)
   line = json.loads(result.stdout)
   # 134.5 million weights, the embedding once, and biases that Llama has not.
