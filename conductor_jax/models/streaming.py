@@ -99,7 +99,8 @@ def _oriented(tensor: Array, transposed: bool) -> Array:
   return tensor.T if transposed else tensor
 
 
-def take(array: Array, layer: int | None, dtype: str, *, transpose: bool) -> np.ndarray:
+def take(
+    array: Array, layer: int | None, dtype: str, *, transpose: bool) -> np.ndarray | Array:
   """One tensor off the mesh.
 
   Every process that holds a part takes part, and receives the whole.
@@ -107,22 +108,28 @@ def take(array: Array, layer: int | None, dtype: str, *, transpose: bool) -> np.
   Args:
     array: a parameter.
     layer: which of its layers, None where it has none.
-    dtype: of the result.
+    dtype: of the result, unless one CPU has the parameter: then conversion is left to the caller.
     transpose: gives [outputs, inputs], as files hold it, of a kernel [inputs, outputs]; in which
       order in memory is left open.
+
+  Returns:
+    The tensor, or one that is on its way to the host.
   """
   # Where one process sees every part it puts them together itself; otherwise the devices do.
   whole = None if array.is_fully_addressable else NamedSharding(
       array.sharding.mesh, PartitionSpec())
   here = all(device.platform == "cpu" for device in array.devices())
-  if here and len(array.devices()) == 1 and array.dtype == dtype:
+  if here and len(array.devices()) == 1:
     values = np.asarray(array)  # no copy
     values = values if layer is None else values[layer]
   else:
     # On a CPU, XLA would be several times slower at turning it than whoever copies it next.
-    pick = _picker(layer is not None, dtype, transpose and not here, whole)
-    values = np.asarray(pick(array, layer or 0))
-  return values.T if transpose and here else values
+    picked = _picker(layer is not None, dtype, transpose and not here, whole)(array, layer or 0)
+    picked.copy_to_host_async()
+    if not here:
+      return picked
+    values = np.asarray(picked)
+  return values.T if transpose else values
 
 
 @cache

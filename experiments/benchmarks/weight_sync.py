@@ -38,7 +38,7 @@ from experiments.benchmarks.smollm2 import load_policy
 _FOLDER = flags.DEFINE_string("folder", "/dev/shm", "Where the weights are written.")
 _PYTHON = flags.DEFINE_string("python", None, "Interpreter that has vLLM; none for exports alone.")
 _PARAM_DTYPE = flags.DEFINE_enum(
-    "param_dtype", "bfloat16", ["bfloat16", "float32"], "Of the trainer's parameters.")
+    "param_dtype", "float32", ["bfloat16", "float32"], "Of the trainer's parameters.")
 _REPEATS = flags.DEFINE_integer("repeats", 5, "Exports and syncs that are timed.")
 
 _PROBE = ("The conductor asks one worker after the other, and shows each of them the answers that "
