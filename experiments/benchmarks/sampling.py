@@ -11,7 +11,6 @@ ratio of the two in one turn.
 import asyncio
 import json
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -25,7 +24,7 @@ from conductor_jax.sampling.vllm_sampler import VllmSampler
 from conductor_jax.sampling.vllm_server import VllmServer
 from conductor_jax.sampling.weight_folder import WeightFolder
 from experiments.benchmarks.sampling_clients import bare_client, sampler_client
-from experiments.benchmarks.smollm2 import load_policy
+from experiments.benchmarks.smollm2 import load_policy, say
 
 _PYTHON = flags.DEFINE_string("python", None, "Interpreter that has vLLM.", required=True)
 _PROMPTS = flags.DEFINE_integer("prompts", 4, "Prompts.")
@@ -48,11 +47,11 @@ async def measure(root: Path, python: Path, prompts: int, samples: int, max_toke
       root, config, "bfloat16", tokenizer=tokenizer, probe=make_probe(config, texts[0], "bfloat16"))
   server = VllmServer(
       python, max_model_len=1024, dtype="bfloat16", arguments=["--enforce-eager"],
-      log=root / "vllm.log", start_timeout=600.0, remove=[folder.folder], say=_say)
+      log=root / "vllm.log", start_timeout=600.0, remove=[folder.folder], say=say)
   eos = tokenizer.eos_token_id
   sampler = VllmSampler(
       folder, servers=[server], max_tokens=max_tokens, eos=eos, request_timeout=600.0,
-      sync_timeout=120.0, say=_say)
+      sync_timeout=120.0, say=say)
   async with sampler:
     sampler.stage(params, 0)
     await sampler.load()
@@ -70,10 +69,6 @@ async def measure(root: Path, python: Path, prompts: int, samples: int, max_toke
   return {"tokens_per_second": round(statistics.median(timed["sampler"]), 1),
           "bare_client_tokens_per_second": round(statistics.median(timed["bare"]), 1),
           "share_of_bare_client": round(statistics.median(ratios), 3)}
-
-
-def _say(line: str) -> None:
-  print(line, file=sys.stderr)
 
 
 def main(arguments: list[str]) -> None:

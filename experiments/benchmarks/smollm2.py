@@ -1,4 +1,6 @@
-"""SmolLM2-135M, which the benchmarks of sampling share."""
+"""What the benchmarks on SmolLM2-135M share."""
+
+import sys
 
 from transformers import PreTrainedTokenizerBase
 
@@ -15,3 +17,8 @@ def load_policy(dtype: str) -> tuple[Qwen2Config, PreTrainedTokenizerBase, dict]
   config = gguf_config(file)
   shardings = parameter_shardings(make_mesh(1, 1, 1), abstract_parameters(config))
   return config, gguf_tokenizer(file), load_gguf(file, config, shardings, dtype)
+
+
+def say(line: str) -> None:
+  """Prints a line of progress; standard output is for the result alone."""
+  print(line, file=sys.stderr)

@@ -16,7 +16,6 @@ import ctypes
 import json
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -33,7 +32,7 @@ from conductor_jax.sampling.probe import make_probe
 from conductor_jax.sampling.vllm_sampler import VllmSampler
 from conductor_jax.sampling.vllm_server import VllmServer
 from conductor_jax.sampling.weight_folder import SHARD_BYTES, WeightFolder
-from experiments.benchmarks.smollm2 import load_policy
+from experiments.benchmarks.smollm2 import load_policy, say
 
 _FOLDER = flags.DEFINE_string("folder", "/dev/shm", "Where the weights are written.")
 _PYTHON = flags.DEFINE_string("python", None, "Interpreter that has vLLM; none for exports alone.")
@@ -102,10 +101,10 @@ async def measure_sync(
   folder = WeightFolder(root, config, "bfloat16", tokenizer=tokenizer, probe=probe)
   server = VllmServer(
       python, max_model_len=1024, dtype="bfloat16", arguments=["--enforce-eager"],
-      log=root / "vllm.log", start_timeout=600.0, remove=[folder.folder], say=_say)
+      log=root / "vllm.log", start_timeout=600.0, remove=[folder.folder], say=say)
   sampler = VllmSampler(
       folder, servers=[server], max_tokens=8, eos=tokenizer.eos_token_id, request_timeout=60.0,
-      sync_timeout=60.0, say=_say)
+      sync_timeout=60.0, say=say)
   stages, syncs = [], []
   async with sampler:
     for version in range(repeats + 1):
@@ -118,10 +117,6 @@ async def measure_sync(
   # The first is the start of the server.
   return {"stage_seconds": round(statistics.median(stages[1:]), 2),
           "sync_seconds": round(statistics.median(syncs[1:]), 2)}
-
-
-def _say(line: str) -> None:
-  print(line, file=sys.stderr)
 
 
 def main(arguments: list[str]) -> None:

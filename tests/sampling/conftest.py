@@ -14,6 +14,8 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.sampling.processes import Mark
+
 FAKE_VLLM = Path(__file__).parent / "fake_vllm"
 TINY_MODEL = Path(__file__).parent.parent / "models" / "goldens" / "qwen2-tied"
 
@@ -105,6 +107,14 @@ def start_fake_vllm(tiny_folder):
 def fake_vllm(start_fake_vllm) -> FakeVllm:
   """A stand-in server of the tiny model."""
   return start_fake_vllm()
+
+
+@pytest.fixture
+def mark():
+  """Processes that are started with its variable are killed after the test, if any are left."""
+  mark = Mark()
+  yield mark
+  mark.kill()
 
 
 @pytest.fixture(scope="session")

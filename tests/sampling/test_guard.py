@@ -10,7 +10,7 @@ import termios
 import pytest
 
 from conductor_jax.sampling import guard
-from tests.sampling.processes import Mark, wait_until
+from tests.sampling.processes import wait_until
 
 # A server with an engine of its own that does not notice when its parent is gone. With "stubborn"
 # neither obeys SIGTERM.
@@ -36,13 +36,6 @@ if sys.argv[1] == "raises":
   raise RuntimeError("an exception of the trainer")
 time.sleep(600)
 """
-
-
-@pytest.fixture
-def mark():
-  mark = Mark()
-  yield mark
-  mark.kill()
 
 
 @pytest.fixture
@@ -73,6 +66,12 @@ def start(mark, command):
   words = process.stderr.readline().split()
   assert words[0] == "server"
   return process, int(words[1]), int(words[2])
+
+
+def watcher(mark, *others):
+  """The process that has the mark and is none of the others."""
+  [found] = [each for each in mark.processes() if each.pid not in others]
+  return found
 
 
 def unread(pipe):
@@ -143,9 +142,7 @@ def test_a_guard_killed_with_its_process_group_leaves_nothing_behind(mark, serve
 
 def test_a_killed_watcher_takes_nothing_from_the_guard(mark, server_file, folder):
   process, server, engine = start(mark, command(server_file, folder))
-  known = {process.pid, server, engine}
-  [watcher] = [each for each in mark.processes() if each.pid not in known]
-  watcher.kill()
+  watcher(mark, process.pid, server, engine).kill()
   process.stdin.close()
   mark.wait_until_gone()
   assert not folder.exists()
@@ -155,9 +152,7 @@ def test_a_killed_watcher_takes_nothing_from_the_guard(mark, server_file, folder
 def test_the_server_itself_does_not_outlive_guard_and_watcher_killed_at_once(
     mark, server_file, folder):
   process, server, engine = start(mark, command(server_file, folder))
-  known = {process.pid, server, engine}
-  [watcher] = [each for each in mark.processes() if each.pid not in known]
-  watcher.kill()
+  watcher(mark, process.pid, server, engine).kill()
   process.kill()
   wait_until(lambda: [each.pid for each in mark.processes()] == [engine], "the server is gone")
   close(process)

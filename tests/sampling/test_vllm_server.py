@@ -16,14 +16,7 @@ import pytest
 from conductor_jax.errors import UserError
 from conductor_jax.sampling import vllm_server
 from conductor_jax.sampling.vllm_server import VllmServer
-from tests.sampling.processes import Mark, wait_until
-
-
-@pytest.fixture
-def mark():
-  mark = Mark()
-  yield mark
-  mark.kill()
+from tests.sampling.processes import wait_until
 
 
 @pytest.fixture
