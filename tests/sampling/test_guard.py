@@ -85,6 +85,14 @@ def close(process):
   process.wait()
 
 
+def assert_nothing_is_left(mark, process, folder):
+  """Ends the guard's input; then no process and no folder may be left."""
+  process.stdin.close()
+  mark.wait_until_gone()
+  assert not folder.exists()
+  close(process)
+
+
 def test_the_end_of_its_input_ends_the_whole_group_and_removes_the_folder(
     mark, server_file, folder):
   process, server, engine = start(mark, command(server_file, folder))
@@ -125,28 +133,19 @@ def test_a_killed_guard_leaves_nothing_behind(mark, server_file, folder, kind):
   wait_until(lambda: len(mark.processes()) == 1, "only the watcher is left")
   # The program lives, and may need the folder for the next server.
   assert folder.exists()
-  process.stdin.close()
-  mark.wait_until_gone()
-  assert not folder.exists()
-  close(process)
+  assert_nothing_is_left(mark, process, folder)
 
 
 def test_a_guard_killed_with_its_process_group_leaves_nothing_behind(mark, server_file, folder):
   process, *_ = start(mark, command(server_file, folder))
   os.killpg(process.pid, signal.SIGKILL)
-  process.stdin.close()
-  mark.wait_until_gone()
-  assert not folder.exists()
-  close(process)
+  assert_nothing_is_left(mark, process, folder)
 
 
 def test_a_killed_watcher_takes_nothing_from_the_guard(mark, server_file, folder):
   process, server, engine = start(mark, command(server_file, folder))
   watcher(mark, process.pid, server, engine).kill()
-  process.stdin.close()
-  mark.wait_until_gone()
-  assert not folder.exists()
-  close(process)
+  assert_nothing_is_left(mark, process, folder)
 
 
 def test_the_server_itself_does_not_outlive_guard_and_watcher_killed_at_once(
@@ -164,10 +163,7 @@ def test_sigterm_ends_the_group_and_leaves_the_folder_to_the_program(mark, serve
   assert process.wait(timeout=20) == 0
   wait_until(lambda: len(mark.processes()) == 1, "only the watcher is left")
   assert folder.exists()
-  process.stdin.close()
-  mark.wait_until_gone()
-  assert not folder.exists()
-  close(process)
+  assert_nothing_is_left(mark, process, folder)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
@@ -192,10 +188,7 @@ def test_a_server_that_ends_by_itself_gives_the_guard_its_status(mark, folder, c
       env={**os.environ, **mark.environment})
   assert process.wait(timeout=20) == status
   assert folder.exists()
-  process.stdin.close()
-  mark.wait_until_gone()
-  assert not folder.exists()
-  close(process)
+  assert_nothing_is_left(mark, process, folder)
 
 
 def test_the_engine_of_a_server_that_died_is_ended(mark, server_file, folder):
