@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 from conductor_jax.errors import UserError
 from conductor_jax.models.lora import TARGETS as LORA_TARGETS
 from conductor_jax.models.qwen2 import Qwen2Config
+from conductor_jax.workers.pools import listed_pool, open_pool
 
 _CHOICES = {
     "model.compute_dtype": ("float32", "bfloat16"),
@@ -21,7 +22,7 @@ _CHOICES = {
     "rollout.sampler": ("jax", "vllm"),
     "rollout.vllm.dtype": ("bfloat16", "float32", "float16"),
     "tasks.source": ("arena", "files"),
-    "pool.source": ("arena", "frontier", "vllm"),
+    "pool.source": ("arena", "frontier", "vllm", "paper", "open", "listed"),
     "pool.vllm.dtype": ("bfloat16", "float32", "float16"),
     "workflow.access": ("binary", "positions"),
     "workflow.context": ("messages", "inlined"),
@@ -109,7 +110,9 @@ def default_config() -> ConfigDict:
       },
       "pool": {
           # "arena": the specialists; "frontier": simulated frontier models that know the answers;
-          # "vllm": a language model behind a server that the run starts, as `vllm` says.
+          # "vllm": a language model behind a server that the run starts, as `vllm` says; "paper":
+          # the paper's seven workers, at their vendors; "open": open models behind vLLM servers
+          # that are running, as `open` says; "listed": the `workers`.
           "source": "arena",
           # Of the local server; 0 takes any free one.
           "port": 0,
@@ -130,6 +133,15 @@ def default_config() -> ConfigDict:
               # (name, temperature) of each.
               "workers": (),
           },
+          "open": {
+              # (model, endpoint) of each server, such as ("google/gemma-3-27b-it",
+              # "http://127.0.0.1:8000/v1").
+              "urls": (),
+          },
+          # A mapping of the fields of each, such as {"name": "solver", "model": "llama-3.3-70b",
+          # "base_url": "http://127.0.0.1:8000/v1", "limits": {"concurrent": 8}}; all that there are
+          # stand in workers/pool.py.
+          "workers": (),
       },
       "workflow": {
           "max_steps": 5,
@@ -307,6 +319,10 @@ def check_config(config: ConfigDict) -> None:
     refuse("pool.source", "the arena's specialists answer tasks.source=arena only")
   if config.pool.source == "vllm":
     _check_vllm_pool(config, refuse)
+  if config.pool.source == "open":
+    _check_open_pool(config, refuse)
+  if config.pool.source == "listed":
+    _check_listed_pool(config, refuse)
   for key in ("sft.warmup_fraction", "optimizer.warmup_fraction"):
     if not 0 <= value(key) < 1:
       refuse(key, "must be at least 0 and below 1")
@@ -402,3 +418,30 @@ def _is_worker(pair: Any) -> bool:
   # From the command line and from a run's config.json it may come as a list.
   return (isinstance(pair, (tuple, list)) and list(map(type, pair)) in ([str, float], [str, int])
           and pair[1] >= 0)
+
+
+def _check_open_pool(config: ConfigDict, refuse: Callable[[str, str], None]) -> None:
+  urls = config.pool.open.urls
+  if not (urls and all(map(_is_server, urls))):
+    refuse("pool.open.urls",
+           "must be pairs of a model and the endpoint of its server, such as "
+           "(('google/gemma-3-27b-it', 'http://127.0.0.1:8000/v1'),)")
+  try:
+    open_pool(urls)
+  except UserError as fault:
+    raise UserError(f"--config.pool.open.urls: {fault}") from fault
+
+
+def _is_server(pair: Any) -> bool:
+  return isinstance(pair, (tuple, list)) and list(map(type, pair)) == [str, str]
+
+
+def _check_listed_pool(config: ConfigDict, refuse: Callable[[str, str], None]) -> None:
+  if not config.pool.workers:
+    refuse("pool.workers",
+           "pool.source=listed needs a worker at least, such as ({'name': 'solver', 'model': "
+           "'llama-3.3-70b', 'base_url': 'http://127.0.0.1:8000/v1'},)")
+  try:
+    listed_pool(config.pool.workers)
+  except UserError as fault:
+    raise UserError(f"--config.pool.workers: {fault}") from fault

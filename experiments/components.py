@@ -21,6 +21,7 @@ from conductor_jax.tasks.sources import load_tasks
 from conductor_jax.tasks.task import Task
 from conductor_jax.workers.client import PoolClient
 from conductor_jax.workers.pool import Pool
+from conductor_jax.workers.pools import listed_pool, open_pool, paper_pool
 from conductor_jax.workflows.executor import Executor
 from conductor_jax.workflows.prompts import conductor_messages, conductor_prompt
 from experiments.vllm_workers import vllm_workers
@@ -149,6 +150,11 @@ def _open_pool(
     config: ConfigDict, portal: BlockingPortal, log: Path, say: Callable[[str], None]
 ) -> Iterator[Pool]:
   source = config.pool.source
+  running = {"paper": paper_pool, "open": lambda: open_pool(config.pool.open.urls),
+             "listed": lambda: listed_pool(config.pool.workers)}
+  if source in running:
+    yield running[source]()
+    return
   if source == "vllm":
     with portal.wrap_async_context_manager(vllm_workers(config, log=log, say=say)) as pool:
       yield pool

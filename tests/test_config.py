@@ -1,6 +1,10 @@
+import json
 import math
+import sys
 
 import pytest
+from absl import flags
+from ml_collections import config_flags
 
 from conductor_jax.config import check_config, check_shape, default_config
 from conductor_jax.errors import UserError
@@ -73,6 +77,7 @@ def test_smollm_on_a_cpu_is_possible_once_vllm_is_named(smollm2_file):
     ("tokenizer.vocab_size", 200, "256 bytes"),
     ("pool.port", 70_000, "must be a port"),
     ("pool.source", "frontier", "tasks.source=files"),
+    ("pool.source", "hired", "one of arena, frontier, vllm, paper, open, listed"),
     ("tasks.source", "hub", "one of arena, files"),
     ("workflow.access", "some", "one of binary, positions"),
     ("workflow.context", "mail", "one of messages, inlined"),
@@ -127,6 +132,86 @@ def test_a_pool_that_vllm_cannot_serve_is_refused(key, value, remedy):
     check_config(with_values(**{**served, key: value}))
   message = str(fault.value)
   assert message.startswith("--config.") and remedy in message and "\n" not in message
+
+
+SOLVER = {"name": "solver", "base_url": "http://127.0.0.1:8000/v1", "model": "m"}
+GEMMA = ("google/gemma-3-27b-it", "http://127.0.0.1:8000/v1")
+
+
+@pytest.mark.parametrize("tasks", ["arena", "files"])
+@pytest.mark.parametrize("pool", [
+    {"pool.source": "paper"},
+    {"pool.source": "open", "pool.open.urls": [GEMMA]},
+    {"pool.source": "listed", "pool.workers": [SOLVER]},
+], ids=lambda pool: pool["pool.source"])
+def test_workers_that_are_running_answer_tasks_of_any_source(pool, tasks):
+  check_config(with_values(**pool, tasks__source=tasks))
+
+
+@pytest.mark.parametrize(("source", "key", "value", "message"), [
+    ("open", "pool.open.urls", (), "=(): must be pairs of a model and the endpoint"),
+    ("open", "pool.open.urls", GEMMA, f"={GEMMA}: must be pairs of a model and the endpoint"),
+    ("open", "pool.open.urls", ((*GEMMA, "x"),), f"={((*GEMMA, 'x'),)}: must be pairs"),
+    ("open", "pool.open.urls", (("llama", "http://h/v1"),),
+     ": model 'llama' must be one of Qwen/Qwen3-32B, "),
+    ("open", "pool.open.urls", (GEMMA, GEMMA), ": 2 workers are called 'gemma-3-27b'"),
+    ("listed", "pool.workers", (), "=(): pool.source=listed needs a worker at least, such as "),
+    ("listed", "pool.workers", ("solver",), ": worker 0: 'solver' must be a mapping"),
+    ("listed", "pool.workers", (SOLVER, {"name": "b"}),
+     ": worker 'b': base_url is missing: add it"),
+    ("listed", "pool.workers", ({**SOLVER, "price_in": -1.0},),
+     ": worker 'solver': price_in=-1.0 must be 0 or above"),
+    ("listed", "pool.workers", ({**SOLVER, "prise": 1},), ": worker 'solver': prise=1 must go"),
+])
+def test_a_pool_that_is_described_wrongly_is_refused_before_anything_is_loaded(
+    source, key, value, message):
+  with pytest.raises(UserError) as fault:
+    check_config(with_values(**{"pool.source": source, key: value}))
+  assert str(fault.value).startswith(f"--config.{key}{message}")
+  assert "\n" not in str(fault.value)
+
+
+@pytest.fixture
+def from_command_line(monkeypatch):
+  """A function arguments → the quickstart with these options."""
+
+  def parse(*arguments):
+    # The overrides are read from sys.argv, whatever is parsed.
+    monkeypatch.setattr(sys, "argv", ["program", f"--config={quickstart.__file__}", *arguments])
+    values = flags.FlagValues()
+    config_flags.DEFINE_config_file("config", flag_values=values)
+    values(sys.argv)
+    return values.config
+
+  return parse
+
+
+def test_workers_can_be_listed_on_the_command_line(from_command_line):
+  workers = ({**SOLVER, "limits": {"concurrent": 8}},)
+  config = from_command_line("--config.pool.source=listed", f"--config.pool.workers={workers}")
+  assert config.pool.workers == workers
+  check_config(config)
+  config = from_command_line("--config.pool.source=open", f"--config.pool.open.urls=({GEMMA},)")
+  assert config.pool.open.urls == (GEMMA,)
+  check_config(config)
+
+
+def test_one_worker_in_place_of_a_list_is_refused(from_command_line):
+  config = from_command_line("--config.pool.source=listed", f"--config.pool.workers={SOLVER}")
+  with pytest.raises(UserError, match="^--config.pool.workers: worker 0: 'name' must be a mapping"):
+    check_config(config)
+
+
+def test_listed_workers_outlive_a_runs_config_json():
+  workers = ({**SOLVER, "limits": {"concurrent": 8}, "fallbacks": ("other",)},
+             {**SOLVER, "name": "other"})
+  config = with_values(pool__source="listed", pool__workers=workers)
+  written = json.loads(config.to_json_best_effort())
+  assert written["pool"]["workers"][0]["limits"] == {"concurrent": 8}
+  restored = default_config()
+  restored.update(written)
+  check_config(restored)
+  assert json.loads(restored.to_json_best_effort()) == written
 
 
 # The quickstart is 192 wide with 6 heads of 32, 2 key-value heads and a vocabulary of 1024.

@@ -1,43 +1,45 @@
-r"""Runs a workflow: every step starts as soon as what it sees is there.
-
-What a worker is shown is the question, the subtasks and answers of the steps it sees, its own
-subtask, and the fixed labels below. The labels carry no step numbers, for a number would tell a
-worker of steps it may not see.
-
-In the "messages" style, that is a conversation in which the worker seems to have given the seen
-answers itself. Roles alternate and the first turn is the user's, as the strictest chat templates
-demand:
-
-    user       Question:\n<question>\n\nSubtask:\n<first seen subtask>
-    assistant  <its answer>
-    user       Subtask:\n<second seen subtask>
-    assistant  <its answer>
-    user       Subtask:\n<own subtask>
-
-A step that sees nothing gets its own subtask in the first turn. In the "inlined" style it is all
-one user turn:
-
-    Question:\n<question>\n\nSubtask:\n<seen subtask>\n\nResponse:\n<its answer>\n\n
-    (... the same for every step seen ...)
-    Your subtask:\n<own subtask>
-
-An empty answer is shown as "(empty)": several endpoints refuse a turn without text.
-"""
+"""Runs a workflow: every step starts as soon as what it sees is there."""
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Coroutine, Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from conductor_jax.gather import gather_all
 from conductor_jax.workers.call import CallRecord, Usage
 from conductor_jax.workers.client import PoolClient
+from conductor_jax.workers.pool import WorkerSpec
+from conductor_jax.workers.tracing import step_span, workflow_span
+from conductor_jax.workflows.context import CONTEXTS, Context, context_bytes, shorten
 from conductor_jax.workflows.transcript import Transcript
-from conductor_jax.workflows.workflow import Step, Workflow
+from conductor_jax.workflows.workflow import Workflow
 
-Context = Literal["messages", "inlined"]
+# Fewer than in most text, so that most of what is taken to fit does.
+_BYTES_PER_TOKEN = 2
+# How often a conversation is halved that a worker refuses as too long all the same.
+_HALVINGS = 3
 
-_ANSWERED = ("answered", "truncated")
+
+class RunGroup:
+  """Runs of one question, such as the rollouts of a GRPO group: their calls wait in one queue.
+
+  Where calls are shared, a first call that several of them make is made once.
+  """
+
+  def __init__(self):
+    self.calls: dict[Hashable, _SharedCall] = {}
+
+
+@dataclass(frozen=True)
+class _Run:
+  """What the steps of one run have in common."""
+
+  workflow: Workflow
+  question: str
+  seed: int
+  group: RunGroup
+  deadline: float | None
 
 
 class Executor:
@@ -49,89 +51,141 @@ class Executor:
   Args:
     client: asks the workers.
     context: how a worker is shown the steps it sees.
+    deadline: seconds that a workflow may take, None for any. What has no answer by then is given
+      up.
+    share_identical_calls: whether runs of a group share the answers of their first steps, those
+      that see nothing, where worker and subtask are the same.
   """
 
-  def __init__(self, client: PoolClient, *, context: Context):
+  def __init__(
+      self, client: PoolClient, *, context: Context, deadline: float | None = None,
+      share_identical_calls: bool = False):
     if context not in CONTEXTS:
       raise ValueError(f"context must be one of {sorted(CONTEXTS)}, got {context!r}")
     self.pool = client.pool
     self._client = client
     self._messages = CONTEXTS[context]
+    self._deadline = deadline
+    self._share = share_identical_calls
 
-  async def run(self, workflow: Workflow, question: str, *, seed: int) -> Transcript:
+  async def run(
+      self, workflow: Workflow, question: str, *, seed: int, group: RunGroup | None = None
+  ) -> Transcript:
     """Runs every step whose seen steps brought answers; independent steps run at the same time.
 
     Args:
       workflow: the plan.
       question: the task's question.
       seed: fixes the seeds of all calls.
+      group: the runs it belongs to, all of the same question; None for one of its own.
 
     Returns:
       What happened. A step is skipped if a step it sees brought no answer, so a failure costs only
       what depends on it.
+
+    Raises:
+      UserError: see `PoolClient.call`.
     """
-    tasks: list[asyncio.Task[CallRecord]] = []
-    for index, step in enumerate(workflow.steps):
-      seen = [(workflow.steps[s], tasks[s]) for s in step.sees]
-      run = self._run_step(step, seen, question, call_seed(seed, index))
-      tasks.append(asyncio.create_task(run))
-    calls = await gather_all(tasks)
-    answer = calls[-1].response if calls[-1].outcome in _ANSWERED else None
+    deadline = (None if self._deadline is None
+                else asyncio.get_running_loop().time() + self._deadline)
+    run = _Run(workflow, question, seed, group or RunGroup(), deadline)
+    with workflow_span(len(workflow.steps)) as span:
+      tasks: list[asyncio.Task[CallRecord]] = []
+      for index in range(len(workflow.steps)):
+        tasks.append(asyncio.create_task(self._run_step(run, index, tasks)))
+      calls = await gather_all(tasks)
+      if span is not None:
+        span.end({}, None if calls[-1].answers else calls[-1].outcome)
+    answer = calls[-1].response if calls[-1].answers else None
     return Transcript(workflow, calls, answer, sum((call.usage for call in calls), Usage()))
 
   async def _run_step(
-      self, step: Step, seen: Sequence[tuple[Step, asyncio.Task]], question: str, seed: int
-  ) -> CallRecord:
-    blocks = []
-    for earlier, task in seen:
-      record = await task
-      if record.outcome not in _ANSWERED:
+      self, run: _Run, index: int, tasks: Sequence[asyncio.Task[CallRecord]]) -> CallRecord:
+    step = run.workflow.steps[index]
+    seen = []
+    for earlier in step.sees:
+      record = await tasks[earlier]
+      if not record.answers:
         return CallRecord(
             worker=self.pool.workers[step.worker].name, request={}, response="",
             usage=Usage(), latency=0.0, attempts=0, outcome="skipped",
             error=f"a step it sees brought no answer: {record.worker} was {record.outcome}")
-      blocks.append((earlier.subtask, record.response))
-    messages = self._messages(question, blocks, step.subtask)
-    return await self._client.call(step.worker, messages, seed=seed)
+      seen.append((run.workflow.steps[earlier].subtask, record.response))
+    with step_span(self.pool.workers[step.worker].name, index) as span:
+      if self._share and not step.sees:
+        record = await self._shared(run, index)
+      else:
+        record = await self._ask(run, index, seen)
+      if span is not None:
+        span.end({}, None if record.answers else record.outcome)
+    return record
+
+  async def _ask(self, run: _Run, index: int, seen: Sequence[tuple[str, str]]) -> CallRecord:
+    """Asks a step's worker, with what it sees shortened until it fits."""
+    step = run.workflow.steps[index]
+    seed = call_seed(run.seed, index)
+    room = _room(self.pool.workers[step.worker])
+    messages = self._messages(run.question, seen, step.subtask)
+    if room is not None and (excess := context_bytes(messages) - room) > 0:
+      messages = self._messages(run.question, shorten(seen, excess), step.subtask)
+    record = await self._client.call(
+        step.worker, messages, seed=seed, group=run.group, deadline=run.deadline)
+    for _ in range(_HALVINGS):
+      if not record.overflow:
+        break
+      length = context_bytes(messages)
+      seen = shorten(seen, context_bytes(self._messages(run.question, seen, step.subtask))
+                     - length // 2)
+      messages = self._messages(run.question, seen, step.subtask)
+      if context_bytes(messages) >= length:
+        break  # nothing is left to shorten
+      following = await self._client.call(
+          step.worker, messages, seed=seed, group=run.group, deadline=run.deadline)
+      record = replace(
+          following, attempts=record.attempts + following.attempts,
+          usage=record.usage + following.usage, latency=record.latency + following.latency,
+          possibly_billed=record.possibly_billed + following.possibly_billed)
+    return record
+
+  async def _shared(self, run: _Run, index: int) -> CallRecord:
+    """The answer to a first step, asked for once in a group."""
+    step, before = run.workflow.steps[index], run.workflow.steps[:index]
+    # Two that are the same in one plan are two samples.
+    key = (step, before.count(step))
+    call = run.group.calls.get(key)
+    if call is not None:
+      record = await call.wait()
+      return replace(
+          record, usage=Usage(), attempts=0, possibly_billed=0, source="group")
+    call = run.group.calls[key] = _SharedCall(self._ask(run, index, ()))
+    return await call.wait()
+
+
+class _SharedCall:
+  """A call that several runs wait for; it is given up once none of them does."""
+
+  def __init__(self, call: Coroutine[Any, Any, CallRecord]):
+    self._task = asyncio.create_task(call)
+    self._waiting = 0
+
+  async def wait(self) -> CallRecord:
+    self._waiting += 1
+    try:
+      return await asyncio.shield(self._task)
+    finally:
+      self._waiting -= 1
+      if not self._waiting:
+        self._task.cancel()  # of no effect on one that has ended
+
+
+def _room(worker: WorkerSpec) -> int | None:
+  """Bytes of a conversation that fit into a worker's window, None where that is not known."""
+  if worker.context_length is None:
+    return None
+  return _BYTES_PER_TOKEN * (worker.context_length - worker.sampling.get("max_tokens", 0))
 
 
 def call_seed(seed: int, index: int) -> int:
   """The seed of one step's call: 31 bits that depend on both arguments, the same everywhere."""
   digest = hashlib.blake2b(f"{seed}:{index}".encode(), digest_size=4).digest()
   return int.from_bytes(digest, "big") >> 1
-
-
-def message_context(
-    question: str, seen: Sequence[tuple[str, str]], subtask: str
-) -> list[dict[str, str]]:
-  """The "messages" style.
-
-  Args:
-    question: the task's question.
-    seen: subtask and answer of each step seen, in step order.
-    subtask: the worker's own.
-  """
-  subtasks = [*(earlier for earlier, _ in seen), subtask]
-  turns = [{"role": "user", "content": f"Subtask:\n{text}"} for text in subtasks]
-  turns[0]["content"] = f"Question:\n{question}\n\n{turns[0]['content']}"
-  for index, (_, answer) in reversed(list(enumerate(seen))):
-    turns.insert(index + 1, {"role": "assistant", "content": _visible(answer)})
-  return turns
-
-
-def inlined_context(
-    question: str, seen: Sequence[tuple[str, str]], subtask: str
-) -> list[dict[str, str]]:
-  """The "inlined" style; arguments as for `message_context`."""
-  parts = [f"Question:\n{question}"]
-  for earlier, answer in seen:
-    parts.append(f"Subtask:\n{earlier}\n\nResponse:\n{_visible(answer)}")
-  parts.append(f"Your subtask:\n{subtask}")
-  return [{"role": "user", "content": "\n\n".join(parts)}]
-
-
-def _visible(answer: str) -> str:
-  return answer if answer.strip() else "(empty)"
-
-
-CONTEXTS = {"messages": message_context, "inlined": inlined_context}

@@ -1,12 +1,14 @@
 """Runs workflows on tasks and grades their answers."""
 
 import logging
+from collections import defaultdict
 from collections.abc import Sequence
+from operator import itemgetter
 
 from conductor_jax.gather import gather_all
 from conductor_jax.tasks.graders import Graders
 from conductor_jax.tasks.task import Grade, GradingError, Task
-from conductor_jax.workflows.executor import Executor
+from conductor_jax.workflows.executor import Executor, RunGroup
 from conductor_jax.workflows.transcript import Transcript
 from conductor_jax.workflows.workflow import Workflow
 
@@ -18,6 +20,8 @@ async def run_and_grade(
 ) -> list[tuple[Transcript, Grade | None]]:
   """Runs every workflow on its task, all at once, and grades what comes out.
 
+  Runs on the same question are a group.
+
   Args:
     executor: runs the workflows; bounds on calls in flight are its client's.
     graders: judge the answers.
@@ -25,16 +29,22 @@ async def run_and_grade(
 
   Returns:
     One transcript and grade per run, in order. The grade is None where there is no verdict on the
-    plan: an endpoint was unavailable, or the grader failed. A run without an answer for any other
-    reason is graded as wrong.
+    plan: an endpoint was unavailable, the budget had no room, or the grader failed. A run without
+    an answer for any other reason is graded as wrong.
   """
-  return await gather_all(_run_one(executor, graders, *run) for run in runs)
+  groups: dict[str, RunGroup] = defaultdict(RunGroup)
+  # Long plans begin first: nothing else could make up for their delay.
+  order = sorted(range(len(runs)), key=lambda i: -runs[i][1].depth)
+  results = await gather_all(
+      _run_one(executor, graders, *runs[i], groups[runs[i][0].question]) for i in order)
+  return [result for _, result in sorted(zip(order, results, strict=True), key=itemgetter(0))]
 
 
 async def _run_one(
-    executor: Executor, graders: Graders, task: Task, workflow: Workflow, seed: int
+    executor: Executor, graders: Graders, task: Task, workflow: Workflow, seed: int,
+    group: RunGroup
 ) -> tuple[Transcript, Grade | None]:
-  transcript = await executor.run(workflow, task.question, seed=seed)
+  transcript = await executor.run(workflow, task.question, seed=seed, group=group)
   if transcript.unavailable:
     return transcript, None
   if transcript.answer is None:

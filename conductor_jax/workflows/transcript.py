@@ -1,8 +1,9 @@
 """What happened when a workflow ran."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from conductor_jax.errors import OutOfBudget
 from conductor_jax.workers.call import CallRecord, Usage
 from conductor_jax.workflows.workflow import Workflow
 
@@ -25,5 +26,18 @@ class Transcript:
 
   @property
   def unavailable(self) -> bool:
-    """Whether infrastructure, not the plan, kept an answer away."""
-    return any(call.outcome == "unavailable" for call in self.calls)
+    """Whether infrastructure or the budget, not the plan, kept an answer away."""
+    return any(call.outcome in ("unavailable", "over_budget") for call in self.calls)
+
+
+def refuse_over_budget(transcripts: Iterable[Transcript | None]) -> None:
+  """Ends a run whose budget is spent.
+
+  Raises:
+    OutOfBudget: a call had no room. The message says what was spent on what.
+  """
+  for transcript in transcripts:
+    for call in transcript.calls if transcript is not None else ():
+      if call.outcome == "over_budget":
+        raise OutOfBudget(
+            f"{call.error}: raise --config.pool.budget, then run the same command to go on")

@@ -38,6 +38,14 @@ class Workflow:
       if list(step.sees) != sorted(set(step.sees)) or any(not 0 <= s < index for s in step.sees):
         raise ValueError(f"step {index} may see distinct earlier steps only, got {step.sees}")
 
+  @property
+  def depth(self) -> int:
+    """Steps that must run one after the other, at most."""
+    depths: list[int] = []
+    for step in self.steps:
+      depths.append(1 + max((depths[earlier] for earlier in step.sees), default=0))
+    return max(depths)
+
 
 @dataclass(frozen=True)
 class ParsedPlan:

@@ -13,7 +13,7 @@ from conductor_jax.errors import UserError
 from conductor_jax.tasks.graders import Graders
 from conductor_jax.tasks.sources import load_tasks
 from conductor_jax.tasks.task import Task
-from conductor_jax.workflows.executor import inlined_context, message_context
+from conductor_jax.workflows.context import inlined_context, message_context
 
 BENCHMARKS = ["gsm8k", "mmlu", "math500"]
 MODELS = ["gemini-2.5-pro", "claude-sonnet-4", "gpt-5", "qwen3-32b", "gemma-3-27b",

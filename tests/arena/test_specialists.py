@@ -8,7 +8,7 @@ from conductor_jax.arena.plans import SUBTASKS
 from conductor_jax.arena.specialists import SPECIALISTS, answerers, arena_pool, respond, shuffled
 from conductor_jax.arena.world import SKILLS, World, understand
 from conductor_jax.tasks.graders.text import grade
-from conductor_jax.workflows.executor import inlined_context, message_context
+from conductor_jax.workflows.context import inlined_context, message_context
 
 SEED = 0
 WORLD = World(SEED)

@@ -8,7 +8,8 @@ from conductor_jax.errors import UserError
 from conductor_jax.workflows.lists import parse_lists
 from conductor_jax.workflows.workflow import ParsedPlan
 from configs import dryrun, quickstart
-from experiments.components import Chat, load_splits
+from experiments.components import Chat, load_splits, open_executor
+from experiments.workdir import claim
 
 WORKERS = 7
 
@@ -115,3 +116,39 @@ def test_more_tasks_than_the_arena_has_are_refused(arena):
   config.tasks.train = 10_000
   with pytest.raises(UserError, match=r"--config.tasks.train=10000: .* distinct \w+ questions"):
     load_splits(config)
+
+
+SOLVER = {"name": "solver", "base_url": "http://127.0.0.1:1/v1", "model": "m"}
+
+
+def pool_config(source, **options):
+  config = quickstart.get_config()
+  config.pool.update(dict(source=source, **options))
+  return config
+
+
+@pytest.mark.parametrize(("config", "names"), [
+    (pool_config("open", open=dict(urls=(("Qwen/Qwen3-32B", "http://127.0.0.1:1/v1"),))),
+     ["qwen3-32b", "qwen3-32b-reasoning"]),
+    (pool_config("listed", workers=({**SOLVER, "name": "other"}, SOLVER)), ["other", "solver"]),
+], ids=["open", "listed"])
+def test_the_executor_asks_the_workers_that_the_config_describes(tmp_path, config, names):
+  with open_executor(config, log=tmp_path / "log", say=print) as (_, executor):
+    assert [worker.name for worker in executor.pool.workers] == names
+
+
+def test_the_papers_pool_wants_its_vendors_keys(tmp_path, monkeypatch):
+  for name in ("GEMINI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY"):
+    monkeypatch.delenv(name, raising=False)
+  with pytest.raises(UserError, match="'gemini-2.5-pro' needs an API key: .* GEMINI_API_KEY$"):
+    with open_executor(pool_config("paper"), log=tmp_path / "log", say=print):
+      pass
+
+
+def test_a_work_directory_with_listed_workers_is_known_again(tmp_path):
+  workers = ({**SOLVER, "limits": {"concurrent": 8}, "sampling": {"max_tokens": 64}},)
+  assert not claim(tmp_path, pool_config("listed", workers=workers))
+  assert claim(tmp_path, pool_config("listed", workers=workers))
+  dearer = ({**workers[0], "price_in": 1.0},)
+  with pytest.raises(UserError, match="a run with pool.workers="):
+    claim(tmp_path, pool_config("listed", workers=dearer))

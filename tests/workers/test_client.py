@@ -9,7 +9,7 @@ from aiohttp import web
 from conductor_jax.errors import UserError
 from conductor_jax.workers.call import Usage
 from conductor_jax.workers.client import PoolClient, wait_before
-from conductor_jax.workers.pool import Pool, WorkerSpec
+from conductor_jax.workers.pool import Limits, Pool, WorkerSpec
 
 MESSAGES = [{"role": "user", "content": "What is 2 + 2?"}]
 CANARY = "sk-canary-0123456789abcdef"
@@ -306,7 +306,7 @@ async def test_no_more_than_the_allowed_calls_of_a_worker_are_in_flight(endpoint
     return await reply(completion())(request)
 
   endpoint.script = [slow]
-  limited = spec(endpoint.base_url, limits={"concurrent": 3})
+  limited = spec(endpoint.base_url, limits=Limits(concurrent=3))
   async with client_of(limited) as pool_client:
     records = await asyncio.gather(*(pool_client.call(0, MESSAGES) for _ in range(20)))
   assert {record.outcome for record in records} == {"answered"}
@@ -321,7 +321,7 @@ async def test_the_limit_is_each_workers_own(endpoint):
     return await reply(completion())(request)
 
   endpoint.script = [meet]
-  alone = [spec(endpoint.base_url, name=name, limits={"concurrent": 1}) for name in "ab"]
+  alone = [spec(endpoint.base_url, name=name, limits=Limits(concurrent=1)) for name in "ab"]
   async with client_of(*alone) as pool_client:
     records = await asyncio.gather(*(pool_client.call(i, MESSAGES) for i in (0, 1)))
   assert [record.worker for record in records] == ["a", "b"]
@@ -330,7 +330,7 @@ async def test_the_limit_is_each_workers_own(endpoint):
 
 async def test_a_call_that_waits_to_retry_leaves_its_place(endpoint):
   endpoint.script = [reply({}, 429, {"Retry-After": "1000"}), reply(completion())]
-  limited = spec(endpoint.base_url, limits={"concurrent": 1})
+  limited = spec(endpoint.base_url, limits=Limits(concurrent=1))
   async with client_of(limited, longest_wait=1000) as pool_client:
     waiting = asyncio.create_task(pool_client.call(0, MESSAGES))
     while endpoint.hits == 0:

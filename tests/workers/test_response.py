@@ -6,7 +6,7 @@ import pytest
 
 from conductor_jax.workers.call import Usage
 from conductor_jax.workers.pool import WorkerSpec
-from conductor_jax.workers.response import read_answer, retry_after, without_thinking
+from conductor_jax.workers.response import read_answer, retry_after, split_thinking
 
 
 @pytest.mark.parametrize(("content", "answer"), [
@@ -16,7 +16,7 @@ from conductor_jax.workers.response import read_answer, retry_after, without_thi
     ("x > y", "x > y"),
 ])
 def test_thinking_is_cut_from_answers(content, answer):
-  assert without_thinking(content) == answer
+  assert split_thinking(content) == answer
 
 
 @pytest.mark.parametrize("usage", [

@@ -6,12 +6,8 @@ from aiohttp import web
 from conductor_jax.workers.call import Usage
 from conductor_jax.workers.client import PoolClient
 from conductor_jax.workers.pool import Pool, WorkerSpec
-from conductor_jax.workflows.executor import (
-  Executor,
-  call_seed,
-  inlined_context,
-  message_context,
-)
+from conductor_jax.workflows.context import inlined_context, message_context
+from conductor_jax.workflows.executor import Executor, call_seed
 from conductor_jax.workflows.workflow import Step, Workflow
 
 QUESTION = "How much is it?"

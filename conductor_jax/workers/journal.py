@@ -1,0 +1,299 @@
+"""The journal of a run: every request to a worker, in an SQLite file, before its answer is used.
+
+What came of a request is written before the caller is told; that it was begun, as soon as it has
+taken a twentieth of a second. A run that was killed and begins again takes from here what it has
+paid for. The file is in WAL mode with `synchronous=NORMAL`: a kill of the process loses nothing
+that was written, a power cut may lose the last moments, and neither damages the file.
+
+    SELECT worker, outcome, count(*), sum(cost) FROM attempts GROUP BY worker, outcome;
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import itertools
+import sqlite3
+from collections import defaultdict, deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Literal
+
+from conductor_jax.errors import UserError
+from conductor_jax.workers.budget import Spending
+
+# What to do with a call:
+#   record            ask the endpoint; but an answer to this very call that the run got before it
+#                     was interrupted is used, once
+#   replay            take the answer from the journal, whoever recorded it; without one it is an
+#                     error, and nothing is sent
+#   replay-or-record  take the answer from the journal, and ask the endpoint if there is none
+Mode = Literal["record", "replay", "replay-or-record"]
+
+_VERSION = 1
+# Seconds in which an attempt ends without having been written before: a tenth of what any language
+# model takes.
+_AT_ONCE = 0.05
+# Seconds that a commit waits for more to write: each one takes the event loop's time.
+_GATHERED = 0.003
+_CHUNKS = (256, 64, 16, 4, 1)
+
+
+@dataclass
+class Attempt:
+  """One request: filled in as it goes on, and written twice, when it begins and when it ends.
+
+  Attributes:
+    key: of the call, see `call_key`.
+    worker: the name of the worker that is asked.
+    seed: of the call, None if it has none.
+    began: seconds since the epoch.
+    request: the JSON body.
+    possible_tokens, possible_cost: tokens, and dollars, that it may have taken without an answer,
+      at most: all that it could while it is under way, or was when the process was killed; what it
+      may have been billed after some faults; 0 where its usage is known.
+    outcome: "answered", "truncated" and "refused" as in `call.Outcome`, "failed" for a fault of the
+      endpoint, "given up" for a request that was cancelled; None while it is under way.
+    seconds: that it took.
+    status: of HTTP, None if there was none.
+    prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens, cost, estimated: its `Usage`.
+    response: the body, as it came; None if there was none.
+    error: one line on what went wrong.
+    id: of its row, given when it is written.
+  """
+
+  key: bytes
+  worker: str
+  seed: int | None
+  began: float
+  request: str
+  possible_tokens: int
+  possible_cost: float
+  outcome: str | None = None
+  seconds: float | None = None
+  status: int | None = None
+  prompt_tokens: int = 0
+  completion_tokens: int = 0
+  cached_tokens: int = 0
+  reasoning_tokens: int = 0
+  cost: float = 0.0
+  estimated: bool = False
+  response: bytes | None = None
+  error: str | None = None
+  id: int | None = None
+
+
+_COLUMNS = tuple(field.name for field in fields(Attempt))
+_LASTING = ("answered", "truncated", "refused")  # another try would bring no more
+_SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS attempts ({", ".join(_COLUMNS)} INTEGER PRIMARY KEY);
+PRAGMA user_version = {_VERSION};
+"""
+_ANSWERS = f"SELECT key, id FROM attempts WHERE outcome IN {_LASTING} ORDER BY id"
+_FAILURES = f"SELECT key, max(id) FROM attempts WHERE outcome NOT IN {_LASTING} GROUP BY key"
+_SPENT = """
+SELECT worker, count(*), sum(prompt_tokens + completion_tokens), sum(cost), sum(possible_tokens),
+       sum(possible_cost), sum(possible_tokens > 0), sum(estimated)
+FROM attempts GROUP BY worker
+"""
+
+
+def call_key(worker: str, request: bytes, seed: int | None) -> bytes:
+  """What makes a call the same call: the worker, all that is sent to it, and which sample it is.
+
+  Args:
+    worker: its name. Not its address: a local server has another port in every run.
+    request: the JSON body, with model, messages and all sampling parameters.
+    seed: the sample's; not every endpoint is sent one.
+
+  Returns:
+    16 bytes.
+  """
+  digest = hashlib.blake2b(f"{worker}\0{seed}\0".encode(), digest_size=16)
+  digest.update(request)
+  return digest.digest()
+
+
+class Journal:
+  """A journal; an async context manager. Its file is made by the first request.
+
+  Writes are grouped: while a thread commits some rows, those that come wait for the next commit.
+
+  Args:
+    path: the file.
+    mode: see `Mode`.
+
+  Raises:
+    UserError: the file cannot be used, or there is none to replay.
+  """
+
+  def __init__(self, path: Path, mode: Mode = "record"):
+    self.path, self.mode = path, mode
+    self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
+    self._connection: sqlite3.Connection | None = None
+    self._begun: dict[int, Attempt] = {}
+    self._timer: asyncio.TimerHandle | None = None
+    self._rows: dict[int, tuple] = {}
+    self._commit = Commit()
+    self._writing: asyncio.Task | None = None
+    self._recorded: dict[bytes, deque[int]] = defaultdict(deque)
+    self._spent: dict[str, Spending] = {}
+    first = 1
+    if path.exists():
+      first = self._thread.submit(self._read).result()
+    elif mode == "replay":
+      raise UserError(f"there is no journal {path} to replay: name one with "
+                      "--config.pool.journal.path, or record with --config.pool.journal.mode")
+    self._ids = itertools.count(first)
+
+  async def __aenter__(self) -> "Journal":
+    return self
+
+  async def __aexit__(self, *exception) -> None:
+    if self._timer is not None:
+      self._timer.cancel()
+    self._write_begun()
+    if self._writing is not None:
+      with contextlib.suppress(UserError):  # whoever waited for it has been told
+        await self._writing
+    await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+    self._thread.shutdown()
+
+  def spent(self) -> dict[str, Spending]:
+    """What each worker had spent when the journal was opened, by name."""
+    return dict(self._spent)
+
+  async def find(self, key: bytes) -> Attempt | None:
+    """The request that the same call ended with earlier.
+
+    Raises:
+      UserError: there is none, and the mode is "replay".
+    """
+    ids = self._recorded.get(key)
+    if not ids:
+      if self.mode == "replay":
+        raise UserError(
+            f"the journal {self.path} holds no answer to a call that this run makes: replay the "
+            "configuration that it was recorded with, or set "
+            "--config.pool.journal.mode=replay-or-record")
+      return None
+    # Where the same call was made several times, their answers are used in turn.
+    found = ids.popleft()
+    if self.mode != "record":
+      ids.append(found)
+    row = await asyncio.get_running_loop().run_in_executor(self._thread, self._fetch, found)
+    return Attempt(*row)
+
+  def begin(self, attempt: Attempt) -> None:
+    """Notes an attempt that is about to be made. It is written unless it ends at once."""
+    attempt.id = next(self._ids)
+    self._begun[attempt.id] = attempt
+    if self._timer is None:
+      self._timer = asyncio.get_running_loop().call_later(_AT_ONCE, self._write_begun)
+
+  def end(self, attempt: Attempt) -> "Commit":
+    """Notes what came of it; who waits for what is returned knows it written."""
+    self._begun.pop(attempt.id, None)
+    if self.mode == "replay-or-record" and attempt.outcome in _LASTING:
+      self._recorded[attempt.key].append(attempt.id)
+    return self._put(attempt)
+
+  def _put(self, attempt: Attempt) -> "Commit":
+    self._rows[attempt.id] = tuple(vars(attempt).values())
+    if self._writing is None:
+      self._writing = asyncio.get_running_loop().create_task(self._write())
+    return self._commit
+
+  def _write_begun(self) -> None:
+    self._timer = None
+    begun, self._begun = self._begun, {}
+    for attempt in begun.values():
+      self._put(attempt)
+
+  async def _write(self) -> None:
+    loop = asyncio.get_running_loop()
+    try:
+      while self._rows:
+        await asyncio.sleep(_GATHERED)
+        rows, self._rows = self._rows, {}
+        commit, self._commit = self._commit, Commit()
+        try:
+          await loop.run_in_executor(self._thread, self._insert, rows)
+        except (sqlite3.Error, OSError) as fault:
+          commit.fault = UserError(f"the journal {self.path} cannot be written ({fault}): answers "
+                                   "that are paid for would be lost; mend it and start again")
+        commit.done.set()
+    finally:
+      self._writing = None
+
+  # What follows runs in the thread.
+
+  def _read(self) -> int:
+    """Takes up what an earlier process has recorded; returns the first free id."""
+    try:
+      self._open()
+      for key, number in self._connection.execute(_ANSWERS):
+        self._recorded[key].append(number)
+      if self.mode == "replay":  # of calls that brought no answer, what they ended with
+        for key, number in self._connection.execute(_FAILURES):
+          if key not in self._recorded:
+            self._recorded[key].append(number)
+      for worker, *totals in self._connection.execute(_SPENT):
+        self._spent[worker] = Spending(*totals)
+      last, = self._connection.execute("SELECT max(id) FROM attempts").fetchone()
+    except sqlite3.Error as fault:
+      raise UserError(f"{self.path} cannot be used as a journal ({fault}): name another one with "
+                      "--config.pool.journal.path") from fault
+    return (last or 0) + 1
+
+  def _open(self) -> None:
+    self._connection = sqlite3.connect(self.path, timeout=30, isolation_level=None)
+    self._connection.execute("PRAGMA page_size = 8192")  # a row is some thousand bytes
+    self._connection.execute("PRAGMA journal_mode = WAL")
+    self._connection.execute("PRAGMA synchronous = NORMAL")
+    version, = self._connection.execute("PRAGMA user_version").fetchone()
+    if version not in (0, _VERSION):
+      raise sqlite3.DatabaseError(f"its format is {version}, and {_VERSION} is known")
+    self._connection.executescript(_SCHEMA)
+
+  def _insert(self, rows: dict[int, tuple]) -> None:
+    if self._connection is None:
+      self._open()
+    values = list(rows.values())
+    row = f"({', '.join('?' * len(_COLUMNS))})"
+    start = 0
+    # One statement is one turn at the interpreter's lock, whatever the number of its rows.
+    for size in _CHUNKS:
+      while len(values) - start >= size:
+        self._connection.execute(
+            f"INSERT OR REPLACE INTO attempts VALUES {', '.join([row] * size)}",
+            list(itertools.chain.from_iterable(values[start:start + size])))
+        start += size
+
+  def _fetch(self, number: int) -> tuple:
+    row = self._connection.execute(
+        f"SELECT {', '.join(_COLUMNS)} FROM attempts WHERE id = ?", (number,)).fetchone()
+    return row
+
+  def _close(self) -> None:
+    if self._connection is not None:
+      self._connection.close()
+
+
+class Commit:
+  """Rows that are written together."""
+
+  def __init__(self):
+    self.done = asyncio.Event()
+    self.fault: UserError | None = None
+
+  async def wait(self) -> None:
+    """Returns once they are written.
+
+    Raises:
+      UserError: they cannot be written.
+    """
+    await self.done.wait()
+    if self.fault is not None:
+      raise self.fault
+

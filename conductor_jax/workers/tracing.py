@@ -1,0 +1,80 @@
+"""OpenTelemetry spans of workflows, steps and requests, where its API is installed.
+
+Names and attributes are those of the semantic conventions for generative AI (v1.41): a workflow is
+an `invoke_workflow` span, each of its steps an `invoke_agent` span below it, and each request of
+that step a `chat` span below that. Spans hold no text: no question, no prompt, no answer. Where no
+tracer provider is set up, or the API is not installed, nothing is recorded.
+"""
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+try:
+  from opentelemetry import trace
+except ImportError:  # it is optional
+  trace = None
+
+_NOTHING = contextlib.nullcontext()
+
+
+class _Span:
+  """A span that is told how it ended; what it measures runs within it."""
+
+  def __init__(self, span: Any):
+    self._span = span
+
+  def end(self, attributes: Mapping[str, Any], error: str | None) -> None:
+    """Notes the outcome.
+
+    Args:
+      attributes: None values are left out.
+      error: the kind of fault, None if there was none.
+    """
+    self._span.set_attributes({name: v for name, v in attributes.items() if v is not None})
+    if error is not None:
+      self._span.set_attribute("error.type", error)
+      self._span.set_status(trace.StatusCode.ERROR)
+
+
+@contextlib.contextmanager
+def _started(name: str, kind: Any, attributes: Mapping[str, Any]):
+  with trace.get_tracer("conductor_jax").start_as_current_span(
+      name, kind=kind, attributes={k: v for k, v in attributes.items() if v is not None}) as span:
+    yield _Span(span)
+
+
+def workflow_span(steps: int):
+  """Of one workflow; a context manager that gives a span, or None."""
+  if trace is None:
+    return _NOTHING
+  return _started("invoke_workflow", trace.SpanKind.INTERNAL, {
+      "gen_ai.operation.name": "invoke_workflow", "conductor.workflow.steps": steps})
+
+
+def step_span(worker: str, index: int):
+  """Of one step, likewise."""
+  if trace is None:
+    return _NOTHING
+  return _started(f"invoke_agent {worker}", trace.SpanKind.INTERNAL, {
+      "gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": worker,
+      "conductor.step.index": index})
+
+
+def request_span(request: Mapping[str, Any], *, dialect: str, host: str, port: int):
+  """Of one request, likewise.
+
+  Args:
+    request: its JSON body.
+    dialect: the worker's.
+    host, port: where it goes.
+  """
+  if trace is None:
+    return _NOTHING
+  limit = request.get("max_tokens", request.get("max_completion_tokens"))
+  return _started(f"chat {request['model']}", trace.SpanKind.CLIENT, {
+      "gen_ai.operation.name": "chat", "gen_ai.provider.name": dialect,
+      "gen_ai.request.model": request["model"], "gen_ai.request.max_tokens": limit,
+      "gen_ai.request.temperature": request.get("temperature"),
+      "gen_ai.request.seed": request.get("seed"),
+      "server.address": host, "server.port": port})
