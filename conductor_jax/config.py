@@ -25,6 +25,7 @@ _CHOICES = {
     "pool.source": ("arena", "frontier", "vllm", "paper", "open", "listed"),
     "pool.vllm.dtype": ("bfloat16", "float32", "float16"),
     "workflow.access": ("binary", "positions"),
+    "pool.journal.mode": ("record", "replay", "replay-or-record"),
     "workflow.context": ("messages", "inlined"),
     "grpo.advantage": ("std", "mean", "leave-one-out"),
     "grpo.aggregation": ("token", "sequence", "constant"),
@@ -37,8 +38,9 @@ _CHOICES = {
 _POSITIVE = (
     "model.hidden_size", "model.intermediate_size", "model.num_layers", "model.num_heads",
     "model.num_kv_heads", "model.head_dim", "model.max_positions", "model.logprob_chunk",
-    "tasks.train", "pool.request_timeout", "pool.max_attempts", "pool.vllm.max_model_len",
-    "pool.vllm.max_tokens", "workflow.max_steps", "rollout.temperature",
+    "tasks.train", "pool.request_timeout", "pool.connect_timeout", "pool.max_attempts",
+    "pool.longest_wait", "pool.max_in_flight", "pool.breaker_failures", "pool.breaker_cooldown",
+    "pool.vllm.max_model_len", "pool.vllm.max_tokens", "workflow.max_steps", "rollout.temperature",
     "rollout.max_prompt_tokens", "rollout.max_completion_tokens",
     "rollout.vllm.start_timeout", "rollout.vllm.request_timeout", "rollout.vllm.sync_timeout",
     "grpo.iterations", "grpo.prompts", "grpo.micro_batches", "grpo.clip_low", "grpo.clip_high",
@@ -49,9 +51,10 @@ _POSITIVE = (
 )
 
 _NOT_NEGATIVE = (
-    "seed", "model.lora_rank", "pool.latency", "rollout.max_staleness", "rollout.extra_groups",
-    "sft.steps", "grpo.samples_per_row", "grpo.kl_coefficient", "grpo.entropy_coefficient",
-    "grpo.entropy_target",
+    "seed", "model.lora_rank", "pool.latency", "pool.read_timeout", "pool.budget.dollars",
+    "pool.budget.tokens", "pool.budget.calls", "workflow.deadline", "rollout.max_staleness",
+    "rollout.extra_groups", "sft.steps", "grpo.samples_per_row", "grpo.kl_coefficient",
+    "grpo.entropy_coefficient", "grpo.entropy_target",
 )
 
 
@@ -118,8 +121,41 @@ def default_config() -> ConfigDict:
           "port": 0,
           # Seconds that a simulated worker takes to answer.
           "latency": 0.0,
-          "request_timeout": 60.0,
+          # Seconds that one request may take in all, for its connection, and without a byte; 0 of
+          # the last is no bound of its own.
+          "request_timeout": 600.0,
+          "connect_timeout": 10.0,
+          "read_timeout": 0.0,
+          # Requests of a call, and seconds that bound the wait for another one, whatever the
+          # endpoint asks for.
           "max_attempts": 4,
+          "longest_wait": 60.0,
+          # Requests to all workers at once; each worker has a limit of its own beside it.
+          "max_in_flight": 1024,
+          # Requests in a row after which an endpoint is taken to be down, and seconds until it is
+          # probed.
+          "breaker_failures": 10,
+          "breaker_cooldown": 1.0,
+          # Whether the workers' fallbacks are asked where one is unavailable. In training, a plan
+          # would be rewarded for what another worker did.
+          "fallbacks": False,
+          # What a run may spend in its life, 0 for no limit; when it is spent, the run stops at a
+          # checkpoint, and goes on with a higher one.
+          "budget": {
+              "dollars": 0.0,
+              "tokens": 0,
+              "calls": 0,
+              # The same for single workers, such as ("gpt-5", "dollars", 50.0).
+              "workers": (),
+          },
+          # Where requests and answers are written. "record" pays for every call, but not again for
+          # what the run had before it was interrupted; "replay" pays for nothing and takes all
+          # answers from the journal; "replay-or-record" pays for those that are not in it.
+          "journal": {
+              "mode": "record",
+              # "" is journal.sqlite in the work directory.
+              "path": "",
+          },
           # Workers that are one model, each with a temperature of its own.
           "vllm": {
               # A folder that vLLM reads, or a GGUF file, as in model.weights.
@@ -148,6 +184,10 @@ def default_config() -> ConfigDict:
           "access": "binary",
           # How a worker is shown earlier answers.
           "context": "messages",
+          # Seconds that a workflow may take; 0 for any.
+          "deadline": 0.0,
+          # Whether plans of a group that begin with the same call share its answer.
+          "share_identical_calls": False,
       },
       "reward": {"unparsed": 0.0, "wrong": 0.5, "right": 1.0},
       "rollout": {
@@ -313,6 +353,10 @@ def check_config(config: ConfigDict) -> None:
   for key in ("pool.port", "rollout.vllm.port"):
     if not 0 <= value(key) < 65536:
       refuse(key, "must be a port, or 0 for any free one")
+  if not all(map(_is_limit, config.pool.budget.workers)):
+    refuse("pool.budget.workers",
+           "must be triples of a worker's name, dollars, tokens or calls, and a limit above 0, "
+           "such as (('gpt-5', 'dollars', 50.0),)")
   if config.pool.source == "frontier" and config.tasks.source != "files":
     refuse("pool.source", "the simulated frontier models know tasks.source=files only")
   if config.pool.source == "arena" and config.tasks.source != "arena":
@@ -418,6 +462,12 @@ def _is_worker(pair: Any) -> bool:
   # From the command line and from a run's config.json it may come as a list.
   return (isinstance(pair, (tuple, list)) and list(map(type, pair)) in ([str, float], [str, int])
           and pair[1] >= 0)
+
+
+def _is_limit(triple: Any) -> bool:
+  return (isinstance(triple, (tuple, list)) and len(triple) == 3 and isinstance(triple[0], str)
+          and triple[1] in ("dollars", "tokens", "calls") and type(triple[2]) in (int, float)
+          and triple[2] > 0)
 
 
 def _check_open_pool(config: ConfigDict, refuse: Callable[[str, str], None]) -> None:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from conductor_jax.workflows.plan_metrics import (
     worker_shares,
 )
 from conductor_jax.workflows.prompts import conductor_prompt
-from conductor_jax.workflows.transcript import Transcript
+from conductor_jax.workflows.transcript import Transcript, refuse_over_budget
 from conductor_jax.workflows.workflow import ParsedPlan, ParseFailure, Workflow
 
 
@@ -74,9 +74,9 @@ class Rollout:
         "reward": self.reward,
         "calls": [
             {"worker": call.worker, "response": call.response, "outcome": call.outcome,
-             "prompt_tokens": call.usage.prompt_tokens,
-             "completion_tokens": call.usage.completion_tokens, "cost": call.usage.cost,
-             "error": call.error}
+             "reasoning": call.reasoning, "attempts": call.attempts,
+             "possibly_billed": call.possibly_billed, "source": call.source,
+             "fallback": call.fallback, **asdict(call.usage), "error": call.error}
             for call in (self.transcript.calls if self.transcript else ())],
         "plan": plan,
         "completion_tokens": self.completion_tokens.tolist(),
@@ -132,11 +132,16 @@ class Conductor:
     self._temperature = temperature
 
   async def roll_out(self, task: Task, seeds: np.ndarray) -> RolloutGroup:
-    """A group: samples and executes, see there."""
+    """A group: samples and executes, see there.
+
+    Raises:
+      OutOfBudget: the workers cannot be paid.
+    """
     began = time.perf_counter()
     completions = await self.sample(task, seeds)
     sampled = time.perf_counter()
     rollouts = await self.execute(task, completions, seeds)
+    refuse_over_budget(rollout.transcript for rollout in rollouts)
     return RolloutGroup(rollouts, sampled - began, time.perf_counter() - sampled)
 
   async def sample(
@@ -222,6 +227,9 @@ def rollout_metrics(
       rejected                 rejected / all
       completion_tokens        mean length of what the policy wrote, over all
       worker_tokens, cost      tokens (read and written) and dollars of the workers, mean over all
+      possible_cost            dollars that failed requests may have cost on top, likewise
+      attempts_per_call        requests per call that was made
+      shared_calls             share of the calls whose answer another rollout of the group got
       share/kind/worker        share of the steps of that kind's plans given to that worker
 
   Args:
@@ -232,7 +240,9 @@ def rollout_metrics(
   accepted = [rollout for rollout in rollouts if rollout.reward is not None]
   rewards = [rollout.reward for rollout in accepted]
   workflows = _workflows(rollouts)
-  usages = [rollout.transcript.usage for rollout in rollouts if rollout.transcript is not None]
+  transcripts = [rollout.transcript for rollout in rollouts if rollout.transcript is not None]
+  usages = [transcript.usage for transcript in transcripts]
+  calls = [call for transcript in transcripts for call in transcript.calls]
   metrics = {
       "reward": mean(rewards),
       "reward_std": float(np.std(rewards)) if rewards else None,
@@ -249,6 +259,10 @@ def rollout_metrics(
       "completion_tokens": mean(len(rollout.completion_tokens) for rollout in rollouts),
       "worker_tokens": sum(usage.tokens for usage in usages) / len(rollouts) if rollouts else None,
       "cost": sum(usage.cost for usage in usages) / len(rollouts) if rollouts else None,
+      "possible_cost": (
+          sum(usage.possible_cost for usage in usages) / len(rollouts) if rollouts else None),
+      "attempts_per_call": mean(call.attempts for call in calls if call.attempts),
+      "shared_calls": mean(call.source == "group" for call in calls),
   }
   for kind in sorted({rollout.task.kind for rollout in rollouts}):
     metrics[f"accuracy/{kind}"] = mean(

@@ -19,7 +19,9 @@ from conductor_jax.arena.world import World, stable_hash
 from conductor_jax.errors import UserError
 from conductor_jax.tasks.sources import load_tasks
 from conductor_jax.tasks.task import Task
+from conductor_jax.workers.budget import Allowance, Budget, allowances
 from conductor_jax.workers.client import PoolClient
+from conductor_jax.workers.journal import Journal
 from conductor_jax.workers.pool import Pool
 from conductor_jax.workers.pools import listed_pool, open_pool, paper_pool
 from conductor_jax.workflows.executor import Executor
@@ -124,25 +126,49 @@ class Chat:
     return kept, sum(map(len, splits)) - sum(map(len, kept))
 
 
+class Workers(NamedTuple):
+  """The workers of a run, and the event loop that they are asked on."""
+
+  portal: BlockingPortal
+  client: PoolClient
+  executor: Executor
+
+
 @contextlib.contextmanager
-def open_executor(
-    config: ConfigDict, *, log: Path, say: Callable[[str], None]
-) -> Iterator[tuple[BlockingPortal, Executor]]:
+def open_workers(
+    config: ConfigDict, workdir: Path, *, say: Callable[[str], None]) -> Iterator[Workers]:
   """Starts an event loop in a thread, and the configured workers with an executor on it.
 
   Args:
     config: the options.
-    log: a file for the output of a server of language models.
-    say: told how its start goes.
+    workdir: where the journal is written, and the output of a server of language models. Nothing is
+      before the first call.
+    say: told how a server's start goes.
 
   Raises:
-    UserError: the port is taken, or the workers do not start.
+    UserError: a port is taken, the workers do not start or lack a key, or the journal cannot be
+      used.
   """
-  with start_blocking_portal() as portal, _open_pool(config, portal, log, say) as pool:
-    client = PoolClient(
-        pool, request_timeout=config.pool.request_timeout, max_attempts=config.pool.max_attempts)
-    with portal.wrap_async_context_manager(client):
-      yield portal, Executor(client, context=config.workflow.context)
+  options, workflow = config.pool, config.workflow
+  with contextlib.ExitStack() as stack:
+    portal = stack.enter_context(start_blocking_portal())
+    log = workdir / "workers.log"
+    pool = stack.enter_context(_open_pool(config, portal, log, say))
+    limits = allowances(options.budget.workers, [worker.name for worker in pool.workers])
+    journal = stack.enter_context(portal.wrap_async_context_manager(Journal(
+        Path(options.journal.path or workdir / "journal.sqlite"), options.journal.mode)))
+    client = stack.enter_context(portal.wrap_async_context_manager(PoolClient(
+        pool, request_timeout=options.request_timeout, connect_timeout=options.connect_timeout,
+        read_timeout=options.read_timeout or None, max_attempts=options.max_attempts,
+        longest_wait=options.longest_wait, max_in_flight=options.max_in_flight,
+        breaker_failures=options.breaker_failures, breaker_cooldown=options.breaker_cooldown,
+        fallbacks=options.fallbacks, journal=journal,
+        budget=Budget(
+            Allowance(options.budget.dollars or None, options.budget.tokens or None,
+                      options.budget.calls or None), limits, journal.spent()))))
+    yield Workers(portal, client, Executor(
+        client, context=workflow.context, deadline=workflow.deadline or None,
+        share_identical_calls=workflow.share_identical_calls))
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import grain
 import numpy as np
 from ml_collections import ConfigDict
 
-from conductor_jax.errors import UserError
+from conductor_jax.errors import OutOfBudget, UserError
 from conductor_jax.reporting.metrics import RolloutLog
 from conductor_jax.rollouts import Conductor, Rollout, RolloutGroup, rollout_metrics
 from conductor_jax.sampling.sampler import Sampler
@@ -82,7 +82,12 @@ class Rollouts:
     """The batch of an iteration, and what is to be reported about it."""
     config, portal = self._run.config, self._run.portal
     began = time.perf_counter()
-    taken = portal.call(self._pipeline.take, iteration)
+    try:
+      taken = portal.call(self._pipeline.take, iteration)
+    except OutOfBudget:
+      # What is under way is paid for, and its answers are in the journal when it has ended.
+      portal.call(self._pipeline.drain)
+      raise
     if not config.rollout.max_staleness:
       portal.call(self._sampler.rest)
     waited = time.perf_counter() - began

@@ -1,6 +1,7 @@
 """One run: its config, its work directory, and everything that its phases share."""
 
 import contextlib
+import gc
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,8 +14,9 @@ from ml_collections import ConfigDict
 from conductor_jax.errors import UserError
 from conductor_jax.reporting.progress import Terminal
 from conductor_jax.training.checkpoint import Checkpoints
+from conductor_jax.workers.client import PoolClient
 from conductor_jax.workflows.executor import Executor
-from experiments.components import Chat, Splits, load_splits, open_executor
+from experiments.components import Chat, Splits, load_splits, open_workers
 from experiments.policy import (
     Policy,
     check_tokenizer,
@@ -51,6 +53,7 @@ class Run:
   terminal: Terminal
   stop: StopSignals
   portal: BlockingPortal
+  client: PoolClient
   executor: Executor
   splits: Splits
   chat: Chat
@@ -76,8 +79,7 @@ def open_run(config: ConfigDict, workdir: Path) -> Iterator[Run]:
   clock, terminal, stop = Clock(), Terminal(), StopSignals()
   check_claim(workdir, config)
   splits = load_splits(config)
-  with open_executor(
-      config, log=workdir / "workers.log", say=terminal.print) as (portal, executor):
+  with open_workers(config, workdir, say=terminal.print) as (portal, client, executor):
     chat = Chat(config, splits, len(executor.pool), model_tokenizer(config))
     check_tokenizer(chat.tokenizer, model_shape(config))
     splits, left_out = chat.fitting(splits)
@@ -92,4 +94,9 @@ def open_run(config: ConfigDict, workdir: Path) -> Iterator[Run]:
         f"and {len(splits.heldout)} held-out tasks"
         + (f" ({left_out} left out, their prompts are too long)" if left_out else "")
         + f", {len(executor.pool)} workers")
-    yield Run(config, workdir, clock, terminal, stop, portal, executor, splits, chat, policy)
+    # What is there lives as long as the run. The collector of garbage, which stops the event loop
+    # with all calls on it, need not go through it again and again.
+    gc.collect()
+    gc.freeze()
+    yield Run(
+        config, workdir, clock, terminal, stop, portal, client, executor, splits, chat, policy)

@@ -8,20 +8,25 @@ again on the same work directory, it goes on where it stopped.
 
 import contextlib
 import resource
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict
 
+from conductor_jax.errors import OutOfBudget
 from conductor_jax.evaluation.evaluate import evaluate
 from conductor_jax.reporting.metrics import RolloutLog, read_metrics, write_summary
+from conductor_jax.reporting.progress import CallRates, accuracy_line, heading
 from conductor_jax.reporting.report import write_report
 from conductor_jax.strategies.conductor import ConductorStrategy
 from conductor_jax.strategies.random_plan import RandomPlan
 from conductor_jax.strategies.single_worker import best_single_worker
 from conductor_jax.strategies.strategy import Strategy
 from conductor_jax.tasks.graders import Graders
+from conductor_jax.workers.budget import told
 from experiments.conductor import make_conductor, open_sampler
 from experiments.program import main
 from experiments.run import Run, open_run
@@ -30,30 +35,49 @@ from experiments.training import train_grpo, train_sft
 
 def train(config: ConfigDict, workdir: Path) -> None:
   """One run, from its config to its report."""
-  with open_run(config, workdir) as run, contextlib.closing(Graders()) as graders:
+  with open_run(config, workdir) as run, contextlib.closing(Graders()) as graders, \
+      _told_what_was_spent(run):
     policy = train_sft(run)
     with open_sampler(run, policy) as sampler:
       conductor = make_conductor(run, sampler, graders)
       trained = ConductorStrategy(conductor, config.evaluation.temperature)
 
-      def measure(strategy: Strategy) -> dict[str, Any]:
-        return run.portal.call(partial(
+      def wait_for(name: str, work: Callable[[], Awaitable[Any]]) -> Any:
+        with run.terminal.waiting(name, CallRates(run.client.activity)):
+          return run.portal.call(work)
+
+      def measure(name: str, strategy: Strategy) -> dict[str, Any]:
+        result = wait_for(heading(name), partial(
             evaluate, strategy, run.splits.heldout, seed=config.seed,
             workers=len(run.executor.pool)))
+        run.terminal.print(f"{heading(name)}: {accuracy_line(result)}")
+        return result
 
       def baselines() -> dict[str, Any]:
         chosen_on = run.splits.train[:config.evaluation.tasks]
-        best = run.portal.call(partial(
+        best = wait_for("every worker alone", partial(
             best_single_worker, run.executor, graders, chosen_on, seed=config.seed))
         plans = RandomPlan(
             run.executor, graders, max_steps=config.workflow.max_steps,
             access=config.workflow.access)
-        return {"before_rl": measure(trained), "best_single_worker": measure(best),
-                "random_plan": measure(plans)}
+        return {name: measure(name, strategy) for name, strategy in (
+            ("before_rl", trained), ("best_single_worker", best), ("random_plan", plans))}
 
       state, measured = train_grpo(run, policy, conductor, sampler, baselines)
-      heldout = {"before_rl": measured["before_rl"], "after_rl": measure(trained), **measured}
+      heldout = {"before_rl": measured["before_rl"], "after_rl": measure("after_rl", trained),
+                 **measured}
     _conclude(run, int(state.step), heldout)
+
+
+@contextlib.contextmanager
+def _told_what_was_spent(run: Run) -> Iterator[None]:
+  """Adds to a spent budget what it was spent on."""
+  try:
+    yield
+  except OutOfBudget as fault:
+    raise OutOfBudget(
+        f"{fault}; spent so far: {told(run.client.budget.spending())}: raise --config.pool.budget, "
+        "then run the same command to go on from here") from fault
 
 
 def _conclude(run: Run, iterations: int, heldout: dict[str, Any]) -> None:
@@ -63,7 +87,8 @@ def _conclude(run: Run, iterations: int, heldout: dict[str, Any]) -> None:
   log = RolloutLog(run.workdir)
   summary = {
       "seconds": round(run.clock.seconds(), 1), "iterations": iterations,
-      "peak_memory_gib": round(peak / 2**20, 2), "seed": run.config.seed, "heldout": heldout}
+      "peak_memory_gib": round(peak / 2**20, 2), "seed": run.config.seed, "heldout": heldout,
+      "spending": {name: asdict(spent) for name, spent in run.client.budget.spending().items()}}
   page = write_report(
       run.workdir, summary, (run.workdir / "config.json").read_text(),
       read_metrics(run.workdir / "metrics.jsonl"), log.read(log.iterations()[-1]))

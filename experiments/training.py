@@ -13,6 +13,7 @@ import numpy as np
 from orbax.checkpoint.utils import to_shape_dtype_struct
 
 from conductor_jax.reporting.metrics import MetricsWriter
+from conductor_jax.reporting.progress import CallRates
 from conductor_jax.rollouts import Conductor
 from conductor_jax.sampling.sampler import Sampler
 from conductor_jax.tasks.task import Task
@@ -138,7 +139,9 @@ def _train(
     resume_at = {"sft": run.config.sft.steps, "grpo": run.config.grpo.iterations}
     resume_at[phase.name] = start
     with MetricsWriter(run.workdir, resume_at=resume_at) as writer, \
-        run.terminal.phase(name, start=start, total=phase.steps, every=lines_every) as bar:
+        run.terminal.phase(
+            name, start=start, total=phase.steps, every=lines_every,
+            live=CallRates(run.client.activity) if phase.name == "grpo" else lambda: "") as bar:
 
       def record(step: int, values: Mapping[str, float]) -> None:
         writer.write(phase.name, step, values)

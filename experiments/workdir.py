@@ -10,6 +10,9 @@ from ml_collections import ConfigDict
 from conductor_jax.errors import UserError
 from conductor_jax.reporting.metrics import atomic_file
 
+# What may differ from one session of a run to the next: a budget that is spent is raised.
+_MAY_CHANGE = "pool.budget."
+
 
 def check_claim(workdir: Path, config: ConfigDict) -> bool:
   """Looks whether a run with this config may use the work directory. Touches nothing.
@@ -18,7 +21,7 @@ def check_claim(workdir: Path, config: ConfigDict) -> bool:
     Whether a run with this config has used it before.
 
   Raises:
-    UserError: it belongs to a run with another config, or cannot be read.
+    UserError: it belongs to a run with another config, in more than its budget, or cannot be read.
   """
   path = workdir / "config.json"
   try:
@@ -30,6 +33,8 @@ def check_claim(workdir: Path, config: ConfigDict) -> bool:
   except OSError as fault:
     raise UserError(f"--workdir={workdir} cannot be used: {fault}") from fault
   for key, (old, new) in _differences(found, _plain(config)).items():
+    if key.startswith(_MAY_CHANGE):
+      continue
     raise UserError(
         f"{workdir} belongs to a run with {key}={old}, not {new}: take another --workdir, or "
         f"--config.{key}={old}")
@@ -38,14 +43,13 @@ def check_claim(workdir: Path, config: ConfigDict) -> bool:
 
 def claim(workdir: Path, config: ConfigDict) -> bool:
   """Makes the work directory this config's own; returns and raises as `check_claim`."""
-  if check_claim(workdir, config):
-    return True
+  again = check_claim(workdir, config)
   try:
     with atomic_file(workdir / "config.json") as file:
       file.write(json.dumps(_plain(config), indent=2).encode())
   except OSError as fault:
     raise UserError(f"--workdir={workdir} cannot be used: {fault}") from fault
-  return False
+  return again
 
 
 def _plain(config: ConfigDict) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from conductor_jax.arena.server import Answerer
 from conductor_jax.arena.world import SKILLS, Question, World, stable_hash, understand
 from conductor_jax.workers.pool import Pool, WorkerSpec
 
+# More than any answer has; with it, a budget knows what a call may cost at most.
+_MAX_TOKENS = 64
 # Which words of a subtask name which part of a question.
 _NAMED = {
     "almanac": re.compile(r"almanac|look up", re.IGNORECASE),
@@ -141,5 +143,5 @@ def arena_pool(base_url: str, seed: int) -> Pool:
   return Pool(tuple(
       WorkerSpec(
           name=s.name, base_url=base_url, model=s.name, price_in=s.price_in,
-          price_out=s.price_out, capacity=s.capacity)
+          price_out=s.price_out, capacity=s.capacity, sampling={"max_tokens": _MAX_TOKENS})
       for s in shuffled(seed)))

@@ -11,6 +11,7 @@ from conductor_jax.workflows.plan_metrics import (
     worker_entropy_bits,
     worker_shares,
 )
+from conductor_jax.workflows.transcript import refuse_over_budget
 from conductor_jax.workflows.workflow import Workflow
 
 
@@ -46,11 +47,13 @@ async def evaluate(
     is None.
 
   Raises:
+    OutOfBudget: the workers cannot be paid.
     ValueError: no tasks.
   """
   if not tasks:
     raise ValueError("there is nothing to evaluate on: got no tasks")
   attempts = await strategy.answer(tasks, seed=seed)
+  refuse_over_budget(attempt.transcript for attempt in attempts)
   accepted = [attempt for attempt in attempts if not attempt.rejected]
   parsed = [attempt for attempt in attempts if isinstance(attempt.plan, Workflow)]
   workflows = [attempt.plan for attempt in parsed]

@@ -1,14 +1,27 @@
 """What a person sees in the terminal while a run goes on, and the comparison at its end."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
+from rich.text import Text
+
+from conductor_jax.workers.client import Activity
 
 # (metric, label, format) in the order printed; a metric that a step doesn't have is left out.
 _ITERATION_FIELDS = (
@@ -27,6 +40,8 @@ _ITERATION_FIELDS = (
     ("seconds_training", "train", "{:.2f} s"),
     ("seconds", "step", "{:.2f} s"),
 )
+# Of `CallRates`: what rates are measured over, and how many workers have room on a line.
+_RATE_SECONDS, _RATES = 10.0, 4
 _NOTHING, _NOT_FINITE = "–", "not finite"
 
 _COLUMN_ORDER = ("before_rl", "after_rl", "best_single_worker", "random_plan")
@@ -98,9 +113,59 @@ def comparison(heldout: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], lis
   return ["", *(heading(name) for name in names)], rows
 
 
+def accuracy_line(result: Mapping[str, Any]) -> str:
+  """A held-out result in a few words, such as `accuracy 19.3% of 300 tasks`."""
+  accuracy = _cell(result["accuracy"], "{:.1%}")
+  return f"accuracy {accuracy} of {result['tasks'] - result['rejected']:,.0f} tasks"
+
+
 def heading(name: str) -> str:
   """A result's name as people read it: `best_single_worker` is "best single worker"."""
   return name.replace("_", " ").replace(" rl", " RL")
+
+
+class CallRates:
+  """What the workers are doing, as a text that is asked for again and again.
+
+  Args:
+    activity: what a client counts.
+    clock: seconds.
+  """
+
+  def __init__(self, activity: Activity, clock: Callable[[], float] = time.monotonic):
+    self._activity, self._clock = activity, clock
+    self._seen: deque[tuple[float, dict[str, int]]] = deque()
+
+  def __call__(self) -> str:
+    """Such as `12 calls in flight  gpt-5 3.1/s  $0.42`: rates are those of the last 10 seconds."""
+    activity, now = self._activity, self._clock()
+    calls = activity.calls.copy()  # another thread counts on
+    self._seen.append((now, calls))
+    while now - self._seen[0][0] > _RATE_SECONDS:
+      self._seen.popleft()
+    began, before = self._seen[0]
+    rates = {name: (count - before.get(name, 0)) / max(now - began, 1.0)
+             for name, count in calls.items()}
+    fastest = sorted((name for name in rates if rates[name] >= 0.05), key=lambda n: -rates[n])
+    parts = [f"{activity.in_flight} calls in flight",
+             *(f"{name} {rates[name]:.1f}/s" for name in fastest[:_RATES])]
+    if activity.cost:
+      parts.append(f"${activity.cost:.2f}")
+    return "  ".join(parts)
+
+
+class _Live(ProgressColumn):
+  """A text that is made anew whenever the terminal is."""
+
+  max_refresh = 0.5
+
+  def __init__(self, text: Callable[[], str]):
+    super().__init__()
+    self._text = text
+
+  def render(self, task: Any) -> Text:
+    del task
+    return Text(self._text())
 
 
 class Terminal:
@@ -120,7 +185,24 @@ class Terminal:
     self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
   @contextmanager
-  def phase(self, name: str, *, start: int, total: int, every: int = 1) -> Iterator["Phase"]:
+  def waiting(self, name: str, live: Callable[[], str]) -> Iterator[None]:
+    """Shows what is being done, where there is a terminal, while the block does it.
+
+    Args:
+      name: of it.
+      live: says how it goes.
+    """
+    progress = Progress(
+        SpinnerColumn(), TextColumn("{task.description}", markup=False), _Live(live),
+        console=self._console, transient=True, disable=not self._console.is_terminal)
+    progress.add_task(name, total=None)
+    with progress:
+      yield
+
+  @contextmanager
+  def phase(
+      self, name: str, *, start: int, total: int, every: int = 1,
+      live: Callable[[], str] = lambda: "") -> Iterator["Phase"]:
     """Shows the progress of one phase while the block runs.
 
     Args:
@@ -128,10 +210,11 @@ class Terminal:
       start: steps done before, by the run that this one resumes.
       total: steps of the whole phase.
       every: a line is printed for every so many steps, and for the last.
+      live: what stands behind the bar, made anew all the time.
     """
     progress = Progress(
         TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
-        TimeRemainingColumn(), console=self._console, transient=True,
+        TimeRemainingColumn(), _Live(live), console=self._console, transient=True,
         disable=not self._console.is_terminal)
     bar = progress.add_task(name, total=total, completed=start)
     with progress:

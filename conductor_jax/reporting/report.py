@@ -75,7 +75,8 @@ def write_report(
 
   Args:
     workdir: the work directory.
-    summary: what summary.json holds: "seconds", "iterations", "peak_memory_gib" and "heldout".
+    summary: what summary.json holds: "seconds", "iterations", "peak_memory_gib", "heldout" and
+      "spending".
     config_text: the configuration as shown at the end.
     metrics: the lines of metrics.jsonl.
     rollouts: rows of the last iteration, as in the rollout log.
@@ -93,6 +94,7 @@ def write_report(
       _section("Held-out tasks", _comparison_table(heldout) if heldout else ""),
       _section("Learning curves", _panels(_training_plots(training), len(training), "iteration")),
       _section("Which worker is called", _worker_table(training)),
+      _section("What the workers were paid", _spending_table(summary.get("spending") or {})),
       _section("Warm start", _panels((curves(panel, warm_start, "step") for panel in _SFT),
                                      len(warm_start), "step")),
       _section("Sample rollouts of the last iteration",
@@ -241,6 +243,24 @@ def _worker_table(records: Sequence[Mapping[str, Any]]) -> str:
   span = "the last iteration" if len(last) == 1 else f"the last {len(last)} iterations"
   return f"<p>Share of the calls of each kind of task, mean over {span}.</p>" + _table(
       ["", *workers], rows)
+
+
+def _spending_table(spending: Mapping[str, Mapping[str, Any]]) -> str:
+  """Requests, tokens and dollars of each worker, what may have been billed apart."""
+  rows = []
+  for name, spent in sorted(spending.items(), key=lambda item: -item[1]["cost"]):
+    rows.append([f"<th scope=row>{escape(name)}</th>"] + [
+        f"<td>{text}</td>" for text in (
+            f"{spent['calls']:,}", f"{spent['tokens']:,}", f"{spent['cost']:,.4f}",
+            f"{spent['estimated']:,}", f"{spent['possibly_billed']:,}",
+            f"{spent['possible_cost']:,.4f}")])
+  if not rows:
+    return ""
+  total = sum(spent["cost"] for spent in spending.values())
+  return (f"<p>${total:,.4f} in all. A request without an answer may have been billed all the "
+          "same: what it may have cost at most stands apart.</p>") + _table(
+      ["", "requests", "tokens", "dollars", "of them estimated", "possibly billed",
+       "for dollars, at most"], rows)
 
 
 def _spread(rows: Sequence[Mapping[str, Any]], count: int) -> list[Mapping[str, Any]]:

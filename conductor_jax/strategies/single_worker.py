@@ -8,6 +8,7 @@ from conductor_jax.tasks.graders import Graders
 from conductor_jax.tasks.task import Task
 from conductor_jax.workflows.executor import Executor
 from conductor_jax.workflows.plan_metrics import mean
+from conductor_jax.workflows.transcript import refuse_over_budget
 from conductor_jax.workflows.workflow import Step, Workflow
 
 
@@ -47,12 +48,14 @@ async def best_single_worker(
     seed: fixes every answer.
 
   Raises:
+    OutOfBudget: the calls cannot be paid.
     UserError: no worker has a verdict on any task.
   """
   ranked, errors = [], []
   for worker, spec in enumerate(executor.pool.workers):
     strategy = SingleWorker(worker, executor, graders)
     attempts = await strategy.answer(tasks, seed=seed)
+    refuse_over_budget(attempt.transcript for attempt in attempts)
     errors += [f"{spec.name}: {call.error}" for attempt in attempts
                for call in attempt.transcript.calls if call.outcome == "unavailable"]
     accepted = [attempt for attempt in attempts if not attempt.rejected]

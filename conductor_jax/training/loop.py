@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from conductor_jax.errors import UserError
+from conductor_jax.errors import OutOfBudget, UserError
 from conductor_jax.training.batch import GroupedBatch
 from conductor_jax.training.checkpoint import Checkpoints
 from conductor_jax.training.logprobs import Params
@@ -65,13 +65,20 @@ def train_phase(
 
   Raises:
     Interrupted: `stop` said so. The state is in a checkpoint.
+    OutOfBudget: a batch cannot be paid for. The state before it is in a checkpoint, and with its
+      record what was collected of the batch begins anew.
     UserError: too many steps in a row without a finite gradient.
   """
   for step in range(start, phase.steps):
     # What goes to the devices and comes back does so by name: an array that strays costs a wait.
     with jax.transfer_guard("disallow"):
       began = time.perf_counter()
-      batch, values = phase.batch(step)
+      try:
+        batch, values = phase.batch(step)
+      except OutOfBudget:
+        if step:
+          checkpoints.save(step, state, phase.record())
+        raise
       collected = time.perf_counter()
       state, measurements = phase.update(state, batch)
       measured, skipped = jax.device_get((measurements, state.skipped))

@@ -136,6 +136,10 @@ class Pipeline(Generic[Group]):
     """What `start` needs to go on from here; JSON types."""
     return {"next": self._next, "begun": sorted([*self._begun, *self._again])}
 
+  async def drain(self) -> None:
+    """Waits until nothing that was begun is under way, however it ends."""
+    await asyncio.gather(*(begun.group for begun in self._begun.values()), return_exceptions=True)
+
   async def close(self) -> None:
     """Ends what is being collected."""
     for begun in self._begun.values():

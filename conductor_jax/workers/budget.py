@@ -8,7 +8,7 @@ there is. Attempts that may have been billed without an answer count at their wo
 import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from conductor_jax.errors import UserError
 
@@ -62,31 +62,40 @@ class BudgetError(Exception):
 
 
 class _Account:
-  """One allowance, and what is gone and reserved of it."""
+  """One allowance, what is spent of it, and what is reserved for requests under way."""
 
   def __init__(self, owner: str, allowance: Allowance, spent: Spending):
-    self.owner, self.allowance, self.spent = owner, allowance, spent
-    self.limited = allowance != Allowance()
-    self.calls, self.tokens, self.dollars = 0, 0, 0.0  # reserved
+    self.owner, self.allowance = owner, allowance
+    self._limited = allowance != Allowance()
+    self._spent = list(astuple(spent))
+    self.under_way, self._tokens, self._dollars = 0, 0, 0.0
 
-  def reserve(self, dollars: float, tokens: int, calls: int) -> None:
-    self.dollars += dollars
-    self.tokens += tokens
-    self.calls += calls
-    if not self.calls:
-      self.dollars = 0.0  # nothing is reserved: no remainder of sums of fractions either
+  @property
+  def spent(self) -> Spending:
+    return Spending(*self._spent)
+
+  def reserve(self, dollars: float, tokens: int, requests: int) -> None:
+    """Reserves for so many requests; gives back with everything negative."""
+    self.under_way += requests
+    self._tokens += tokens
+    # Where nothing is under way, no remainder of sums of fractions is either.
+    self._dollars = self._dollars + dollars if self.under_way else 0.0
+
+  def spend(self, spent: tuple[float, ...]) -> None:
+    """Takes the fields of a `Spending`."""
+    self._spent = [before + more for before, more in zip(self._spent, spent, strict=True)]
 
   def lack(self, dollars: float, tokens: int) -> str | None:
     """What a request of at most so much does not fit into, None if it fits."""
-    if not self.limited:
+    if not self._limited:
       return None
     allowance, spent = self.allowance, self.spent
-    if allowance.calls is not None and spent.calls + self.calls + 1 > allowance.calls:
+    if allowance.calls is not None and spent.calls + self.under_way + 1 > allowance.calls:
       return f"{allowance.calls:,.0f} calls"
-    tokens += spent.tokens + spent.possible_tokens + self.tokens
+    tokens += spent.tokens + spent.possible_tokens + self._tokens
     if allowance.tokens is not None and tokens > allowance.tokens:
       return f"{allowance.tokens:,.0f} tokens"
-    dollars += spent.cost + spent.possible_cost + self.dollars
+    dollars += spent.cost + spent.possible_cost + self._dollars
     if allowance.dollars is not None and dollars > allowance.dollars:
       return f"${allowance.dollars:,.10g}"
     return None
@@ -156,8 +165,9 @@ class Budget:
   def settle(self, worker: str, dollars: float, tokens: int, spent: Spending) -> None:
     """Gives back what was reserved, and takes what the request did cost."""
     self._reserve(worker, -dollars, -tokens, -1)
-    for account in (self._run, self._workers[worker]):
-      account.spent += spent
+    fields = tuple(vars(spent).values())
+    self._run.spend(fields)
+    self._workers[worker].spend(fields)
     if self._waiting:
       self._admit()
 
@@ -182,7 +192,7 @@ class Budget:
       lack = self._lack(waiting.worker, waiting.dollars, waiting.tokens)
       if lack is not None:
         account, amount = lack
-        if account.calls:
+        if account.under_way:
           blocked.add(account.owner)
           kept.append(waiting)
         else:
@@ -196,8 +206,7 @@ class Budget:
 
   def _told(self, account: _Account, amount: str, waiting: _Waiting) -> str:
     return (f"the budget of {account.owner}, {amount}, has no room for a call of "
-            f"{waiting.worker!r} of at most ${waiting.dollars:.3g} and {waiting.tokens:,} tokens; "
-            f"spent: {told(self.spending())}")
+            f"{waiting.worker!r} of at most ${waiting.dollars:.3g} and {waiting.tokens:,} tokens")
 
 
 def told(spending: Mapping[str, Spending]) -> str:

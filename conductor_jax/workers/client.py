@@ -9,6 +9,7 @@ HTTP session sends no POST twice.
 """
 
 import asyncio
+import contextlib
 import json
 import math
 import random
@@ -27,8 +28,10 @@ from conductor_jax.workers.journal import Attempt, Journal, call_key
 from conductor_jax.workers.pool import Pool
 from conductor_jax.workers.response import Answer, Fault, read_answer, read_error
 from conductor_jax.workers.tracing import request_span
-from conductor_jax.workers.turns import FairSemaphore
+from conductor_jax.workers.turns import FairSemaphore, Stagger
 
+# Requests that are made in one turn of the event loop.
+_AT_ONCE = 8
 _GIVEN_UP = Fault("it was given up", possibly_billed=True)
 
 
@@ -130,6 +133,7 @@ class PoolClient:
     self._random = random.Random()
     self._journal = journal
     self._places = FairSemaphore(max_in_flight)
+    self._stagger = Stagger(_AT_ONCE)
     endpoints = open_endpoints(
         pool, breaker_failures=breaker_failures, breaker_cooldown=breaker_cooldown,
         longest_wait=longest_wait)
@@ -162,7 +166,7 @@ class PoolClient:
 
   async def call(
       self, worker: int, messages: Sequence[Mapping[str, str]], *, seed: int | None = None,
-      group: Hashable = None, deadline: float | None = None
+      group: Hashable = None, deadline: float | None = None, rank: int = 0
   ) -> CallRecord:
     """Asks one worker, and its fallbacks if they are on and its endpoint is unavailable.
 
@@ -173,6 +177,7 @@ class PoolClient:
         dialect has one.
       group: calls of the same one wait in one queue.
       deadline: the event loop's time at which the call is given up.
+      rank: of calls that are made at the same moment, those with a higher one are sent first.
 
     Returns:
       The record; faults of the endpoint are in its outcome. A missing token count is estimated
@@ -184,7 +189,8 @@ class PoolClient:
     record = None
     *others, last = self._asked[worker]
     for endpoint in (*others, last):
-      following = await self._ask(endpoint, messages, seed, group, deadline, endpoint is last)
+      following = await self._ask(
+          endpoint, messages, seed, group, deadline, rank, endpoint is last)
       record = following if record is None else _continued(record, following)
       if following.outcome != "unavailable":
         break
@@ -195,9 +201,10 @@ class PoolClient:
 
   async def _ask(
       self, endpoint: Endpoint, messages: Sequence[Mapping[str, str]], seed: int | None,
-      group: Hashable, deadline: float | None, last: bool
+      group: Hashable, deadline: float | None, rank: int, last: bool
   ) -> CallRecord:
     """Asks one worker, as often as it takes."""
+    await self._stagger.enter(rank)
     request = endpoint.request(messages, seed)
     data = json.dumps(request).encode()
     key = call_key(endpoint.spec.name, data, seed)
@@ -208,34 +215,21 @@ class PoolClient:
     call = _Call(endpoint, request, data, key, seed, group, *endpoint.bound(request["messages"]))
     if deadline is None:
       return _record(call, await self._attempts(call, last))
-    try:
-      async with asyncio.timeout_at(deadline):
-        result = await self._attempts(call, last)
-    except TimeoutError:
-      result = Fault("the workflow's deadline passed")
+    result = Fault("the workflow's deadline passed")
+    if deadline > asyncio.get_running_loop().time():  # a timeout would let an attempt begin
+      with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout_at(deadline):
+          result = await self._attempts(call, last)
     return _record(call, result)
 
   async def _attempts(self, call: _Call, last: bool) -> Answer | Fault:
     """Makes attempts until one settles the call, or there were enough of them."""
-    endpoint = call.endpoint
     for number in range(1, self._max_attempts + 1):
-      admitted = await endpoint.breaker.admit()
-      if admitted == "no":
-        result = Fault(f"{endpoint.spec.base_url} is down: it failed again and again, and once "
-                       "more when it was probed")
+      result = await self._in_turn(call)
+      if result is None:
+        result = Fault(f"{call.endpoint.spec.base_url} is down: it failed again and again, and "
+                       "once more when it was probed")
         continue
-      up = None
-      await endpoint.places.acquire(call.group)
-      try:
-        await self._places.acquire(call.group)
-        try:
-          result = await self._attempt(call)
-          up = isinstance(result, Answer) or not result.down
-        finally:
-          self._places.release()
-      finally:
-        endpoint.places.release()
-        endpoint.breaker.report(admitted, up)
       if isinstance(result, Answer) or result.final:
         break
       if number < self._max_attempts:
@@ -244,6 +238,32 @@ class PoolClient:
         await asyncio.sleep(wait_before(
             number + 1, result.wait, self._random.random(), self._backoff, self._longest_wait))
     return result
+
+  async def _in_turn(self, call: _Call) -> Answer | Fault | None:
+    """Makes one attempt when its turn comes; None if the endpoint turns out to be down by then."""
+    endpoint = call.endpoint
+    while (admitted := await endpoint.breaker.admit()) != "no":
+      up = None
+      try:
+        await endpoint.places.acquire(call.group)
+        try:
+          await self._places.acquire(call.group)
+          try:
+            # Those who waited for a place may have been let through before it went down.
+            if admitted == "probe" or not endpoint.breaker.open:
+              result = await self._attempt(call)
+              if isinstance(result, Answer):
+                up = True
+              elif result.outcome != "over_budget":  # which says nothing of the endpoint
+                up = not result.down
+              return result
+          finally:
+            self._places.release()
+        finally:
+          endpoint.places.release()
+      finally:
+        endpoint.breaker.report(admitted, up)
+    return None
 
   async def _attempt(self, call: _Call) -> Answer | Fault:
     """Makes one HTTP request: reserved and noted before, settled and noted after."""
@@ -403,7 +423,8 @@ def _made(
 def _continued(first: CallRecord, following: CallRecord) -> CallRecord:
   """One record of a worker's call and that of the one who was asked in its place."""
   return replace(
-      following, worker=first.worker, fallback=following.fallback or following.worker,
+      following, worker=first.worker,
+      fallback=following.worker if following.answers else None,
       usage=first.usage + following.usage, latency=first.latency + following.latency,
       attempts=first.attempts + following.attempts,
       possibly_billed=first.possibly_billed + following.possibly_billed)

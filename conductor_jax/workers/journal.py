@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import itertools
 import sqlite3
+import time
 from collections import defaultdict, deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
@@ -34,7 +35,7 @@ _VERSION = 1
 # Seconds in which an attempt ends without having been written before: a tenth of what any language
 # model takes.
 _AT_ONCE = 0.05
-# Seconds that a commit waits for more to write: each one takes the event loop's time.
+# Seconds from one commit to the next at least: each takes the event loop's time.
 _GATHERED = 0.003
 _CHUNKS = (256, 64, 16, 4, 1)
 
@@ -86,8 +87,10 @@ class Attempt:
 _COLUMNS = tuple(field.name for field in fields(Attempt))
 _LASTING = ("answered", "truncated", "refused")  # another try would bring no more
 _SCHEMA = f"""
+BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS attempts ({", ".join(_COLUMNS)} INTEGER PRIMARY KEY);
 PRAGMA user_version = {_VERSION};
+COMMIT;
 """
 _ANSWERS = f"SELECT key, id FROM attempts WHERE outcome IN {_LASTING} ORDER BY id"
 _FAILURES = f"SELECT key, max(id) FROM attempts WHERE outcome NOT IN {_LASTING} GROUP BY key"
@@ -115,7 +118,7 @@ def call_key(worker: str, request: bytes, seed: int | None) -> bytes:
 
 
 class Journal:
-  """A journal; an async context manager. Its file is made by the first request.
+  """A journal; an async context manager. Its file is made by the first call, before it is sent.
 
   Writes are grouped: while a thread commits some rows, those that come wait for the next commit.
 
@@ -136,6 +139,7 @@ class Journal:
     self._rows: dict[int, tuple] = {}
     self._commit = Commit()
     self._writing: asyncio.Task | None = None
+    self._next_commit = 0.0
     self._recorded: dict[bytes, deque[int]] = defaultdict(deque)
     self._spent: dict[str, Spending] = {}
     first = 1
@@ -144,7 +148,8 @@ class Journal:
     elif mode == "replay":
       raise UserError(f"there is no journal {path} to replay: name one with "
                       "--config.pool.journal.path, or record with --config.pool.journal.mode")
-    self._ids = itertools.count(first)
+    # Not from 1: another process may write to the same file, and must not replace a row of ours.
+    self._ids = itertools.count(max(first, time.time_ns()))
 
   async def __aenter__(self) -> "Journal":
     return self
@@ -167,8 +172,11 @@ class Journal:
     """The request that the same call ended with earlier.
 
     Raises:
-      UserError: there is none, and the mode is "replay".
+      UserError: there is none, and the mode is "replay"; or what will come of the call could not be
+        written.
     """
+    if self._connection is None:
+      await asyncio.get_running_loop().run_in_executor(self._thread, self._make)
     ids = self._recorded.get(key)
     if not ids:
       if self.mode == "replay":
@@ -214,12 +222,14 @@ class Journal:
     loop = asyncio.get_running_loop()
     try:
       while self._rows:
-        await asyncio.sleep(_GATHERED)
+        await asyncio.sleep(self._next_commit - loop.time())
+        self._next_commit = loop.time() + _GATHERED
         rows, self._rows = self._rows, {}
         commit, self._commit = self._commit, Commit()
         try:
           await loop.run_in_executor(self._thread, self._insert, rows)
-        except (sqlite3.Error, OSError) as fault:
+        # The latter two are what SQLite cannot hold, such as a seed of 70 bits.
+        except (sqlite3.Error, OSError, OverflowError, UnicodeError) as fault:
           commit.fault = UserError(f"the journal {self.path} cannot be written ({fault}): answers "
                                    "that are paid for would be lost; mend it and start again")
         commit.done.set()
@@ -242,23 +252,37 @@ class Journal:
         self._spent[worker] = Spending(*totals)
       last, = self._connection.execute("SELECT max(id) FROM attempts").fetchone()
     except sqlite3.Error as fault:
-      raise UserError(f"{self.path} cannot be used as a journal ({fault}): name another one with "
-                      "--config.pool.journal.path") from fault
+      raise self._unusable(fault) from fault
     return (last or 0) + 1
 
+  def _make(self) -> None:
+    if self._connection is None:  # another call may have come first
+      try:
+        self._open()
+      except sqlite3.Error as fault:
+        raise self._unusable(fault) from fault
+
+  def _unusable(self, fault: sqlite3.Error) -> UserError:
+    return UserError(f"{self.path} cannot be used as a journal ({fault}): name another one with "
+                     "--config.pool.journal.path")
+
   def _open(self) -> None:
-    self._connection = sqlite3.connect(self.path, timeout=30, isolation_level=None)
-    self._connection.execute("PRAGMA page_size = 8192")  # a row is some thousand bytes
-    self._connection.execute("PRAGMA journal_mode = WAL")
-    self._connection.execute("PRAGMA synchronous = NORMAL")
-    version, = self._connection.execute("PRAGMA user_version").fetchone()
-    if version not in (0, _VERSION):
-      raise sqlite3.DatabaseError(f"its format is {version}, and {_VERSION} is known")
-    self._connection.executescript(_SCHEMA)
+    connection = sqlite3.connect(self.path, timeout=30, isolation_level=None)
+    try:
+      version, = connection.execute("PRAGMA user_version").fetchone()
+      tables, = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+      if version != _VERSION and (version or tables):
+        raise sqlite3.DatabaseError(f"its format is {version}, and {_VERSION} is known")
+      connection.execute("PRAGMA page_size = 8192")  # a row is some thousand bytes
+      connection.execute("PRAGMA journal_mode = WAL")
+      connection.execute("PRAGMA synchronous = NORMAL")
+      connection.executescript(_SCHEMA)
+    except sqlite3.Error:
+      connection.close()
+      raise
+    self._connection = connection
 
   def _insert(self, rows: dict[int, tuple]) -> None:
-    if self._connection is None:
-      self._open()
     values = list(rows.values())
     row = f"({', '.join('?' * len(_COLUMNS))})"
     start = 0

@@ -122,8 +122,10 @@ def read_answer(payload: bytes, spec: WorkerSpec, request_length: int) -> Answer
     error = f"the response holds an error: {json.dumps(body['error'])}"
   if error is not None:
     # With a bill, the bill counts.
-    return Fault(error, usage=_usage(usage, spec, 0, 0) if usage else Usage(),
-                 possibly_billed=not usage, down=True)
+    billed = _usage(usage, spec, 0, 0)
+    if billed.estimated:
+      return Fault(error, possibly_billed=True, down=True)
+    return Fault(error, usage=billed, down=True)
   text, thought = parts
   text, marked = split_thinking(text)
   hidden = message.get("reasoning") or message.get("reasoning_content")
@@ -164,12 +166,12 @@ def _merged(payload: bytes) -> dict[str, Any] | str:
   message: dict[str, str] = {"content": ""}
   body: dict[str, Any] = {"choices": [{"message": message}]}
   events = done = False
-  for line in payload.decode().splitlines():
-    name, _, data = line.partition(":")
-    if name != "data":
+  for line in payload.splitlines():  # of bytes, for text may hold separators of other kinds
+    name, _, data = line.partition(b":")
+    if name != b"data":
       continue
     data, events = data.strip(), True
-    if data == "[DONE]":
+    if data == b"[DONE]":
       done = True
       break
     chunk = json.loads(data)
@@ -198,8 +200,8 @@ def _parts(content: Any) -> tuple[str, str] | None:
     return _clean(content or ""), ""
   if not (isinstance(content, list) and all(isinstance(part, dict) for part in content)):
     return None
-  texts = [part.get("text") for part in content if part.get("type") == "text"]
-  thoughts = [part.get("thinking") for part in content if part.get("type") == "thinking"]
+  texts = [part.get("text") or "" for part in content if part.get("type") == "text"]
+  thoughts = [part.get("thinking") or "" for part in content if part.get("type") == "thinking"]
   return tuple(
       _clean("".join(part if isinstance(part, str) else json.dumps(part) for part in parts))
       for parts in (texts, thoughts))

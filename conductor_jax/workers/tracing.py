@@ -18,6 +18,12 @@ except ImportError:  # it is optional
 _NOTHING = contextlib.nullcontext()
 
 
+def _recording() -> bool:
+  """Whether somebody has set up where spans go; without it they would be made for nobody."""
+  return trace is not None and not isinstance(
+      trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
 class _Span:
   """A span that is told how it ended; what it measures runs within it."""
 
@@ -46,7 +52,7 @@ def _started(name: str, kind: Any, attributes: Mapping[str, Any]):
 
 def workflow_span(steps: int):
   """Of one workflow; a context manager that gives a span, or None."""
-  if trace is None:
+  if not _recording():
     return _NOTHING
   return _started("invoke_workflow", trace.SpanKind.INTERNAL, {
       "gen_ai.operation.name": "invoke_workflow", "conductor.workflow.steps": steps})
@@ -54,7 +60,7 @@ def workflow_span(steps: int):
 
 def step_span(worker: str, index: int):
   """Of one step, likewise."""
-  if trace is None:
+  if not _recording():
     return _NOTHING
   return _started(f"invoke_agent {worker}", trace.SpanKind.INTERNAL, {
       "gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": worker,
@@ -69,7 +75,7 @@ def request_span(request: Mapping[str, Any], *, dialect: str, host: str, port: i
     dialect: the worker's.
     host, port: where it goes.
   """
-  if trace is None:
+  if not _recording():
     return _NOTHING
   limit = request.get("max_tokens", request.get("max_completion_tokens"))
   return _started(f"chat {request['model']}", trace.SpanKind.CLIENT, {

@@ -1,6 +1,9 @@
 """Who may ask next: places that groups take in turns, a pace, and a breaker for what is down."""
 
 import asyncio
+import contextlib
+import heapq
+import itertools
 from collections import deque
 from collections.abc import Hashable
 from typing import Literal
@@ -8,6 +11,9 @@ from typing import Literal
 # Of a rate that is allowed. Requests spread evenly still arrive a little early or late, and an
 # endpoint counts them over windows of its own.
 _SHARE = 0.97
+# Seconds by which a timer may be late and its rate be made up for. More of them, after the event
+# loop was held up, would be a burst.
+_LATE = 0.02
 
 
 class FairSemaphore:
@@ -49,8 +55,49 @@ class FairSemaphore:
     self._free += 1
 
 
+class Stagger:
+  """Lets a few begin in each turn of the event loop, those with the highest rank first.
+
+  What is written in a turn leaves at its end, so that the first of many requests that are made at
+  once would leave with the last.
+
+  Args:
+    width: how many begin in a turn.
+  """
+
+  def __init__(self, width: int):
+    self._width = self._room = width
+    self._waiting: list[tuple[int, int, asyncio.Future]] = []
+    self._number = itertools.count()
+    self._scheduled = False
+
+  async def enter(self, rank: int) -> None:
+    """Waits for a turn with room."""
+    loop = asyncio.get_running_loop()
+    if not self._scheduled:
+      self._scheduled = True
+      loop.call_soon(self._turn)
+    if self._room and not self._waiting:
+      self._room -= 1
+      return
+    waiting = loop.create_future()
+    heapq.heappush(self._waiting, (-rank, next(self._number), waiting))
+    await waiting
+
+  def _turn(self) -> None:
+    self._room = self._width
+    while self._room and self._waiting:
+      _, _, waiting = heapq.heappop(self._waiting)
+      if not waiting.done():
+        waiting.set_result(None)
+        self._room -= 1
+    self._scheduled = self._room < self._width
+    if self._scheduled:
+      asyncio.get_running_loop().call_soon(self._turn)
+
+
 class Pace:
-  """Spreads an amount evenly over time: a virtual schedule, as in the generic cell rate algorithm.
+  """Spreads an amount evenly over time, first come, first served: a generic cell rate algorithm.
 
   Args:
     per_minute: the amount that is allowed; 97 % of it are used.
@@ -59,18 +106,47 @@ class Pace:
   def __init__(self, per_minute: float):
     self._seconds = 60 / (per_minute * _SHARE)
     self._next = 0.0
+    self._waiting: deque[tuple[asyncio.Future, float]] = deque()
+    self._timer: asyncio.TimerHandle | None = None
 
   async def take(self, amount: float) -> None:
-    """Waits for this amount's place in the schedule, which it has from the moment of asking."""
-    now = asyncio.get_running_loop().time()
-    start = max(self._next, now)
-    self._next = start + amount * self._seconds
-    if start > now:
-      await asyncio.sleep(start - now)
+    """Waits until this amount may be taken."""
+    loop = asyncio.get_running_loop()
+    now = loop.time()
+    if not self._waiting and self._next <= now:
+      self._next = now + amount * self._seconds
+      return
+    turn = loop.create_future()
+    self._waiting.append((turn, amount))
+    if len(self._waiting) == 1:
+      self._set_timer()
+    try:
+      await turn
+    except asyncio.CancelledError:
+      if not turn.cancelled():
+        self.give_back(amount)  # it was its turn in the same moment
+      raise
 
   def give_back(self, amount: float) -> None:
     """Corrects an amount that was taken and not used; below 0, one that was more than taken."""
     self._next -= amount * self._seconds
+    if self._waiting:
+      self._set_timer()
+
+  def _set_timer(self) -> None:
+    if self._timer is not None:
+      self._timer.cancel()
+    self._timer = asyncio.get_running_loop().call_at(self._next, self._serve)
+
+  def _serve(self) -> None:
+    now = asyncio.get_running_loop().time()
+    while self._waiting and self._next <= now:
+      turn, amount = self._waiting.popleft()
+      if not turn.done():
+        turn.set_result(None)
+        self._next = max(self._next, now - _LATE) + amount * self._seconds
+    if self._waiting:
+      self._set_timer()
 
 
 class Breaker:
@@ -90,6 +166,7 @@ class Breaker:
     self._failures = 0
     self._cooldown = cooldown
     self._until: float | None = None
+    self._up = asyncio.Event()
     self._probe: asyncio.Future | None = None
 
   @property
@@ -110,7 +187,9 @@ class Breaker:
         if await asyncio.shield(self._probe) is False:
           return "no"
       elif wait > 0:
-        await asyncio.sleep(wait)
+        with contextlib.suppress(TimeoutError):
+          async with asyncio.timeout(wait):
+            await self._up.wait()
       else:
         self._probe = asyncio.get_running_loop().create_future()
         return "probe"
@@ -125,6 +204,7 @@ class Breaker:
     """
     if up:
       self._failures, self._cooldown, self._until = 0, self._first, None
+      self._up.set()
       self._end_probe(True)
     elif admitted == "probe":
       if up is False:
@@ -137,6 +217,7 @@ class Breaker:
         self._open()
 
   def _open(self) -> None:
+    self._up.clear()
     self._until = asyncio.get_running_loop().time() + self._cooldown
 
   def _end_probe(self, up: bool | None) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import Coroutine, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from conductor_jax.gather import gather_all
@@ -29,17 +29,6 @@ class RunGroup:
 
   def __init__(self):
     self.calls: dict[Hashable, _SharedCall] = {}
-
-
-@dataclass(frozen=True)
-class _Run:
-  """What the steps of one run have in common."""
-
-  workflow: Workflow
-  question: str
-  seed: int
-  group: RunGroup
-  deadline: float | None
 
 
 class Executor:
@@ -90,92 +79,135 @@ class Executor:
                 else asyncio.get_running_loop().time() + self._deadline)
     run = _Run(workflow, question, seed, group or RunGroup(), deadline)
     with workflow_span(len(workflow.steps)) as span:
-      tasks: list[asyncio.Task[CallRecord]] = []
-      for index in range(len(workflow.steps)):
-        tasks.append(asyncio.create_task(self._run_step(run, index, tasks)))
-      calls = await gather_all(tasks)
+      await self._run_steps(run, [i for i, step in enumerate(workflow.steps) if not step.sees])
+      last = run.calls[-1]
       if span is not None:
-        span.end({}, None if calls[-1].answers else calls[-1].outcome)
-    answer = calls[-1].response if calls[-1].answers else None
-    return Transcript(workflow, calls, answer, sum((call.usage for call in calls), Usage()))
+        span.end({}, None if last.answers else last.outcome)
+    answer = last.response if last.answers else None
+    return Transcript(workflow, run.calls, answer, sum((call.usage for call in run.calls), Usage()))
 
-  async def _run_step(
-      self, run: _Run, index: int, tasks: Sequence[asyncio.Task[CallRecord]]) -> CallRecord:
+  async def _run_steps(self, run: "_Run", indices: Sequence[int]) -> None:
+    """Runs steps at the same time, each with those that wait for it."""
+    if len(indices) == 1:  # needs no task of its own
+      await self._run_from(run, indices[0])
+    else:
+      await gather_all(self._run_from(run, index) for index in indices)
+
+  async def _run_from(self, run: "_Run", index: int) -> None:
+    """Runs a step, and then those that only waited for it."""
+    run.calls[index] = await self._run_step(run, index)
+    ready = run.ready_after(index)
+    if ready:
+      await self._run_steps(run, ready)
+
+  async def _run_step(self, run: "_Run", index: int) -> CallRecord:
     step = run.workflow.steps[index]
-    seen = []
     for earlier in step.sees:
-      record = await tasks[earlier]
+      record = run.calls[earlier]
       if not record.answers:
         return CallRecord(
             worker=self.pool.workers[step.worker].name, request={}, response="",
             usage=Usage(), latency=0.0, attempts=0, outcome="skipped",
             error=f"a step it sees brought no answer: {record.worker} was {record.outcome}")
-      seen.append((run.workflow.steps[earlier].subtask, record.response))
     with step_span(self.pool.workers[step.worker].name, index) as span:
       if self._share and not step.sees:
         record = await self._shared(run, index)
       else:
-        record = await self._ask(run, index, seen)
+        record = await self._ask(run, index)
       if span is not None:
         span.end({}, None if record.answers else record.outcome)
     return record
 
-  async def _ask(self, run: _Run, index: int, seen: Sequence[tuple[str, str]]) -> CallRecord:
+  async def _ask(self, run: "_Run", index: int) -> CallRecord:
     """Asks a step's worker, with what it sees shortened until it fits."""
-    step = run.workflow.steps[index]
-    seed = call_seed(run.seed, index)
+    step, steps = run.workflow.steps[index], run.workflow.steps
+    seen = [(steps[earlier].subtask, run.calls[earlier].response) for earlier in step.sees]
+    messages = whole = self._messages(run.question, seen, step.subtask)
     room = _room(self.pool.workers[step.worker])
-    messages = self._messages(run.question, seen, step.subtask)
-    if room is not None and (excess := context_bytes(messages) - room) > 0:
+    if room is not None and (excess := context_bytes(whole) - room) > 0:
       messages = self._messages(run.question, shorten(seen, excess), step.subtask)
-    record = await self._client.call(
-        step.worker, messages, seed=seed, group=run.group, deadline=run.deadline)
+    record = await self._call(run, index, messages)
     for _ in range(_HALVINGS):
       if not record.overflow:
         break
       length = context_bytes(messages)
-      seen = shorten(seen, context_bytes(self._messages(run.question, seen, step.subtask))
-                     - length // 2)
-      messages = self._messages(run.question, seen, step.subtask)
+      shorter = shorten(seen, context_bytes(whole) - length // 2)
+      messages = self._messages(run.question, shorter, step.subtask)
       if context_bytes(messages) >= length:
         break  # nothing is left to shorten
-      following = await self._client.call(
-          step.worker, messages, seed=seed, group=run.group, deadline=run.deadline)
+      following = await self._call(run, index, messages)
       record = replace(
           following, attempts=record.attempts + following.attempts,
           usage=record.usage + following.usage, latency=record.latency + following.latency,
           possibly_billed=record.possibly_billed + following.possibly_billed)
     return record
 
-  async def _shared(self, run: _Run, index: int) -> CallRecord:
+  async def _call(
+      self, run: "_Run", index: int, messages: Sequence[dict[str, str]]) -> CallRecord:
+    return await self._client.call(
+        run.workflow.steps[index].worker, messages, seed=call_seed(run.seed, index),
+        group=run.group, deadline=run.deadline, rank=run.workflow.heights[index])
+
+  async def _shared(self, run: "_Run", index: int) -> CallRecord:
     """The answer to a first step, asked for once in a group."""
     step, before = run.workflow.steps[index], run.workflow.steps[:index]
     # Two that are the same in one plan are two samples.
     key = (step, before.count(step))
     call = run.group.calls.get(key)
-    if call is not None:
-      record = await call.wait()
-      return replace(
-          record, usage=Usage(), attempts=0, possibly_billed=0, source="group")
-    call = run.group.calls[key] = _SharedCall(self._ask(run, index, ()))
+    if call is None or call.given_up:
+      call = run.group.calls[key] = _SharedCall(self._ask(run, index))
     return await call.wait()
 
 
+class _Run:
+  """One run of a workflow, while it goes on."""
+
+  def __init__(
+      self, workflow: Workflow, question: str, seed: int, group: RunGroup,
+      deadline: float | None):
+    self.workflow, self.question, self.seed = workflow, question, seed
+    self.group, self.deadline = group, deadline
+    self.calls: list[CallRecord | None] = [None] * len(workflow.steps)
+    # Of each step, how many of those it sees have not ended.
+    self._awaited = [len(step.sees) for step in workflow.steps]
+
+  def ready_after(self, index: int) -> list[int]:
+    """The steps that the end of this one leaves nothing to wait for."""
+    ready = []
+    for later in range(index + 1, len(self.calls)):
+      if index in self.workflow.steps[later].sees:
+        self._awaited[later] -= 1
+        if not self._awaited[later]:
+          ready.append(later)
+    return ready
+
+
 class _SharedCall:
-  """A call that several runs wait for; it is given up once none of them does."""
+  """A call that several runs wait for; it is given up once none of them does.
+
+  Attributes:
+    given_up: whether it was.
+  """
 
   def __init__(self, call: Coroutine[Any, Any, CallRecord]):
+    self.given_up = False
     self._task = asyncio.create_task(call)
     self._waiting = 0
+    self._paid = False
 
   async def wait(self) -> CallRecord:
+    """Its record, with what it cost for the first who gets it."""
     self._waiting += 1
     try:
-      return await asyncio.shield(self._task)
+      record = await asyncio.shield(self._task)
     finally:
       self._waiting -= 1
       if not self._waiting:
-        self._task.cancel()  # of no effect on one that has ended
+        self.given_up = self._task.cancel()  # not one that has ended
+    if self._paid:
+      return replace(record, usage=Usage(), attempts=0, possibly_billed=0, source="group")
+    self._paid = True
+    return record
 
 
 def _room(worker: WorkerSpec) -> int | None:

@@ -34,10 +34,9 @@ def refuse_over_budget(transcripts: Iterable[Transcript | None]) -> None:
   """Ends a run whose budget is spent.
 
   Raises:
-    OutOfBudget: a call had no room. The message says what was spent on what.
+    OutOfBudget: a call had no room.
   """
   for transcript in transcripts:
     for call in transcript.calls if transcript is not None else ():
       if call.outcome == "over_budget":
-        raise OutOfBudget(
-            f"{call.error}: raise --config.pool.budget, then run the same command to go on")
+        raise OutOfBudget(call.error)

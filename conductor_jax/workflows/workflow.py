@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,19 @@ class Workflow:
       if list(step.sees) != sorted(set(step.sees)) or any(not 0 <= s < index for s in step.sees):
         raise ValueError(f"step {index} may see distinct earlier steps only, got {step.sees}")
 
+  @cached_property
+  def heights(self) -> tuple[int, ...]:
+    """Of each step, how many must run one after the other from it on, at most."""
+    heights = [1] * len(self.steps)
+    for index in reversed(range(len(self.steps))):
+      for earlier in self.steps[index].sees:
+        heights[earlier] = max(heights[earlier], 1 + heights[index])
+    return tuple(heights)
+
   @property
   def depth(self) -> int:
     """Steps that must run one after the other, at most."""
-    depths: list[int] = []
-    for step in self.steps:
-      depths.append(1 + max((depths[earlier] for earlier in step.sees), default=0))
-    return max(depths)
+    return max(self.heights)
 
 
 @dataclass(frozen=True)
