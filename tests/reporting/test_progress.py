@@ -6,7 +6,14 @@ import math
 import pytest
 from rich.console import Console
 
-from conductor_jax.reporting.progress import Terminal, comparison, iteration_line
+from conductor_jax.reporting.progress import (
+    CallRates,
+    Terminal,
+    accuracy_line,
+    comparison,
+    iteration_line,
+)
+from conductor_jax.workers.client import Activity
 
 ITERATION = {
     "reward": 0.714, "accuracy": 0.437, "parse_rate": 1.0, "steps_per_plan": 1.309,
@@ -71,6 +78,31 @@ def test_a_terminal_gets_a_bar_and_the_same_lines():
     phase.advance(1, ITERATION)
   assert iteration_line(1, 2, ITERATION) in stream.getvalue()
   assert "━" in stream.getvalue()
+
+
+def test_calls_in_flight_the_rates_of_the_last_seconds_and_the_spending_are_shown():
+  activity, now = Activity(in_flight=3, calls={"fast": 10}, cost=0.0), 100.0
+  text = CallRates(activity, lambda: now)
+  assert text() == "3 calls in flight"
+  now, activity.calls, activity.cost = 105.0, {"fast": 30, "slow": 5}, 1.234
+  assert text() == "3 calls in flight  fast 4.0/s  slow 1.0/s  $1.23"
+  now, activity.calls = 112.0, {"fast": 30, "slow": 12}
+  assert text() == "3 calls in flight  slow 1.0/s  $1.23"
+
+
+def test_a_terminal_shows_what_is_waited_for_and_a_pipe_does_not():
+  for is_terminal in (True, False):
+    stream = io.StringIO()
+    terminal = Terminal(Console(file=stream, force_terminal=is_terminal, width=200))
+    with terminal.waiting("random plan", lambda: "7 calls in flight"):
+      pass
+    assert ("random plan" in stream.getvalue()) == is_terminal
+    assert ("7 calls in flight" in stream.getvalue()) == is_terminal
+
+
+def test_a_result_is_a_line_over_the_tasks_with_a_verdict():
+  assert accuracy_line(result(0.1925, rejected=20)) == "accuracy 19.2% of 480 tasks"
+  assert accuracy_line({**result(0.5, rejected=500), "accuracy": None}) == "accuracy – of 0 tasks"
 
 
 @pytest.mark.parametrize("total,printed", [(10, [4, 8, 10]), (8, [4, 8])])

@@ -76,7 +76,12 @@ def rollout(number=0, **changes):
 SUMMARY = {
     "seconds": 5400.0, "iterations": 40, "peak_memory_gib": 2.5,
     "heldout": {"before_rl": result(0.25), "after_rl": result(0.5),
-                "best_single_worker": result(0.375), "random_plan": result(0.125)}}
+                "best_single_worker": result(0.375), "random_plan": result(0.125)},
+    "spending": {
+        "small": {"calls": 1200, "tokens": 34_000, "cost": 0.25, "possible_tokens": 0,
+                  "possible_cost": 0.0, "possibly_billed": 0, "estimated": 7},
+        "a/b": {"calls": 3, "tokens": 80, "cost": 1.5, "possible_tokens": 900,
+                "possible_cost": 0.0125, "possibly_billed": 2, "estimated": 0}}}
 METRICS = [{"phase": "sft", "step": i, "loss": 3.0 / (i + 1), "grad_norm": 1.0} for i in range(30)]
 METRICS += [grpo(i) for i in range(40)]
 
@@ -103,7 +108,8 @@ def test_a_whole_run_shows_every_panel(whole):
   # Every gradient norm of the training steps is null.
   assert "Gradient norm" not in titles
   assert re.findall(r"<h2>(.*?)</h2>", whole) == [
-      "Held-out tasks", "Learning curves", "Which worker is called", "Warm start",
+      "Held-out tasks", "Learning curves", "Which worker is called",
+      "What the workers were paid", "Warm start",
       "Sample rollouts of the last iteration", "Configuration"]
 
 
@@ -113,6 +119,15 @@ def test_the_headline_compares_with_the_best_single_worker_and_names_the_error(w
   # 1.96 · √(0.5 · 0.5 / 400) = 0.049
   assert "400 tasks; sampling error ± 4.9 points" in whole
   assert "90 min" in whole and "2.5 GiB" in whole
+
+
+def test_what_workers_were_paid_is_a_table_the_dearest_first_and_what_is_uncertain_apart(whole):
+  table = whole[whole.index("What the workers were paid"):]
+  rows = re.findall(r"<th scope=row>([^<]*)</th>((?:<td>[^<]*</td>)+)", table)[:2]
+  assert [(name, re.findall(r"<td>([^<]*)</td>", cells)) for name, cells in rows] == [
+      ("a/b", ["3", "80", "1.5000", "0", "2", "0.0125"]),
+      ("small", ["1,200", "34,000", "0.2500", "7", "0", "0.0000"])]
+  assert "$1.7500 in all" in table
 
 
 def test_the_sampling_error_is_that_of_the_tasks_with_a_verdict(tmp_path):

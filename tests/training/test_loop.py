@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from conductor_jax.errors import UserError
+from conductor_jax.errors import OutOfBudget, UserError
 from conductor_jax.training.loop import Interrupted, Phase, train_phase
 from conductor_jax.training.step import TrainState
 
@@ -96,6 +96,23 @@ def test_a_run_that_was_never_finite_says_that_there_is_no_checkpoint(tmp_path):
   with pytest.raises(UserError, match="up to step 3; there is no checkpoint yet: lower the"):
     train_phase(phase, fresh(), start=0, checkpoints=Kept(tmp_path),
                 write=lambda step, values: None, stop=lambda: False)
+
+
+@pytest.mark.parametrize(("spent_at", "saved"), [(0, []), (3, [2, 3]), (4, [2, 4])])
+def test_a_batch_that_cannot_be_paid_leaves_the_state_before_it_in_a_checkpoint(
+    tmp_path, spent_at, saved):
+  phase, kept = counting_phase(9), Kept(tmp_path)
+
+  def batch(step):
+    if step == spent_at:
+      raise OutOfBudget("all is spent")
+    return phase.batch(step)
+
+  with pytest.raises(OutOfBudget, match="all is spent"):
+    train_phase(replace(phase, batch=batch), fresh(), start=0, checkpoints=kept,
+                write=lambda step, values: None, stop=lambda: False)
+  assert list(kept.saved) == saved
+  assert all(step == number for number, (step, _) in kept.saved.items())
 
 
 def test_two_are_survived_and_recorded(tmp_path):

@@ -238,6 +238,18 @@ async def test_a_fault_of_a_group_or_of_loading_is_raised_where_the_batch_is_wai
       await taking
 
 
+async def test_draining_waits_for_what_is_under_way_and_leaves_it_in_the_record():
+  rollouts = await started(max_staleness=0)
+  rollouts.faults[1] = OSError("broken")
+  draining = asyncio.create_task(rollouts.pipeline.drain())
+  rollouts.end(0)
+  await settle()
+  assert not draining.done()
+  rollouts.end(1)
+  await draining
+  assert rollouts.pipeline.record()["begun"] == [0, 1]
+
+
 async def test_closing_ends_what_is_being_collected():
   rollouts = await started(max_staleness=2)
   collecting = [task for task in asyncio.all_tasks() if "Rollouts.collect" in repr(task)]
