@@ -14,6 +14,8 @@ async def gather_all(awaitables: Iterable[Awaitable[Any]]) -> list[Any]:
   try:
     return await asyncio.gather(*pending)
   finally:
-    for each in pending:
-      each.cancel()
-    await asyncio.gather(*pending, return_exceptions=True)
+    under_way = [each for each in pending if not each.done()]
+    if under_way:
+      for each in under_way:
+        each.cancel()
+      await asyncio.gather(*under_way, return_exceptions=True)

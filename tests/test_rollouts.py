@@ -223,16 +223,19 @@ async def test_json_holds_the_whole_rollout(server):
   conductor, _ = server
   rollout = await one(conductor(), lists(REFUSES, FOUR, access="[]"))
   row = json.loads(json.dumps(rollout.to_json()))
+  call = {"attempts": 1, "possibly_billed": 0, "source": "endpoint", "fallback": None,
+          "reasoning": "", "cached_tokens": 0, "reasoning_tokens": 0, "possible_cost": 0.0,
+          "estimated": False}
   assert row == {
       "task": {"id": "t", "question": "What is t?", "kind": "arithmetic", "reference": "4"},
       "completion": lists(REFUSES, FOUR, access="[]"),
       "answer": "4",
       "reward": 1.0,
       "calls": [
-          {"worker": "refuses", "response": "", "outcome": "refused", "prompt_tokens": 0,
+          {**call, "worker": "refuses", "response": "", "outcome": "refused", "prompt_tokens": 0,
            "completion_tokens": 0, "cost": 0.0,
            "error": 'HTTP 400: {"error": {"message": "no"}}'},
-          {"worker": "four", "response": "4", "outcome": "answered", "prompt_tokens": 8,
+          {**call, "worker": "four", "response": "4", "outcome": "answered", "prompt_tokens": 8,
            "completion_tokens": 2, "cost": pytest.approx(1.2), "error": None}],
       "plan": [{"worker": REFUSES, "subtask": "Solve it.", "sees": []},
                {"worker": FOUR, "subtask": "Solve it.", "sees": []}],

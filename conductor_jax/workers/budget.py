@@ -12,6 +12,9 @@ from dataclasses import astuple, dataclass
 
 from conductor_jax.errors import UserError
 
+# Sums of fractions of dollars are off by less.
+_ROUNDING = 1e-12
+
 
 @dataclass(frozen=True)
 class Spending:
@@ -96,7 +99,7 @@ class _Account:
     if allowance.tokens is not None and tokens > allowance.tokens:
       return f"{allowance.tokens:,.0f} tokens"
     dollars += spent.cost + spent.possible_cost + self._dollars
-    if allowance.dollars is not None and dollars > allowance.dollars:
+    if allowance.dollars is not None and dollars > allowance.dollars * (1 + _ROUNDING):
       return f"${allowance.dollars:,.10g}"
     return None
 

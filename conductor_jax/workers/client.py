@@ -27,7 +27,7 @@ from conductor_jax.workers.endpoint import Endpoint, open_endpoints
 from conductor_jax.workers.journal import Attempt, Journal, call_key
 from conductor_jax.workers.pool import Pool
 from conductor_jax.workers.response import Answer, Fault, read_answer, read_error
-from conductor_jax.workers.tracing import request_span
+from conductor_jax.workers.tracing import Spans
 from conductor_jax.workers.turns import FairSemaphore, Stagger
 
 # Requests that are made in one turn of the event loop.
@@ -80,6 +80,7 @@ class PoolClient:
     pool: the workers.
     budget: what they may spend, and have.
     activity: what goes on.
+    spans: what is traced of it.
 
   Args:
     pool: the workers.
@@ -125,6 +126,7 @@ class PoolClient:
     self.pool = pool
     self.budget = Budget() if budget is None else budget
     self.activity = Activity()
+    self.spans = Spans()
     self._max_attempts = max_attempts
     self._timeout = aiohttp.ClientTimeout(
         total=request_timeout, sock_connect=connect_timeout, sock_read=read_timeout)
@@ -213,14 +215,26 @@ class PoolClient:
       if found is not None:
         return _replayed(endpoint, request, found)
     call = _Call(endpoint, request, data, key, seed, group, *endpoint.bound(request["messages"]))
-    if deadline is None:
-      return _record(call, await self._attempts(call, last))
     result = Fault("the workflow's deadline passed")
-    if deadline > asyncio.get_running_loop().time():  # a timeout would let an attempt begin
+    if deadline is None:
+      result = await self._attempts(call, last)
+    elif deadline > asyncio.get_running_loop().time():  # a timeout would let an attempt begin
       with contextlib.suppress(TimeoutError):
         async with asyncio.timeout_at(deadline):
           result = await self._attempts(call, last)
+    if not call.attempts:
+      await self._note_unsent(call, result)
     return _record(call, result)
+
+  async def _note_unsent(self, call: _Call, fault: Fault) -> None:
+    """Notes a call that ended before its first request, so that a replay knows of it."""
+    if self._journal is None or fault.outcome == "over_budget":
+      return
+    attempt = Attempt(
+        call.key, call.endpoint.spec.name, call.seed, time.time(), call.data.decode(), 0, 0.0,
+        outcome="not sent", seconds=0.0, error=call.endpoint.error_line(fault.error))
+    self._journal.begin(attempt)
+    await self._journal.end(attempt)
 
   async def _attempts(self, call: _Call, last: bool) -> Answer | Fault:
     """Makes attempts until one settles the call, or there were enough of them."""
@@ -286,8 +300,8 @@ class PoolClient:
     self.activity.in_flight += 1
     result: Answer | Fault = _GIVEN_UP
     try:
-      with request_span(call.request, dialect=endpoint.spec.dialect, host=endpoint.url.host,
-                        port=endpoint.url.port) as span:
+      with self.spans.request(call.request, dialect=endpoint.spec.dialect, host=endpoint.url.host,
+                              port=endpoint.url.port) as span:
         result = await self._send(call, attempt)
         if span is not None:
           span.end(*_span_end(result))
@@ -304,7 +318,7 @@ class PoolClient:
         _fill(attempt, endpoint, result, spent)
         written = self._journal.end(attempt)
     if self._journal is not None:
-      await written.wait()
+      await written
     return result
 
   async def _send(self, call: _Call, attempt: Attempt) -> Answer | Fault:
@@ -375,10 +389,23 @@ def _fill(attempt: Attempt, endpoint: Endpoint, result: Answer | Fault, spent: S
     attempt.response = endpoint.hidden(attempt.response)
   if isinstance(result, Answer):
     attempt.outcome = "truncated" if result.truncated else "answered"
+    if endpoint.key is not None:
+      said = result.text + result.reasoning
+      if endpoint.hidden(said) != said:
+        attempt.response = _without_key(endpoint, result)
   else:
     attempt.outcome = ("refused" if result.outcome == "refused" else
                        "given up" if result is _GIVEN_UP else "failed")
     attempt.error = endpoint.error_line(result.error)
+
+
+def _without_key(endpoint: Endpoint, answer: Answer) -> bytes:
+  """A body that says the same; in the one that came, a key may be spread over the events."""
+  choice = {
+      "message": {"content": endpoint.hidden(answer.text),
+                  "reasoning": endpoint.hidden(answer.reasoning)},
+      "finish_reason": "length" if answer.truncated else "stop"}
+  return json.dumps({"choices": [choice]}).encode()
 
 
 def _record(call: _Call, result: Answer | Fault) -> CallRecord:
@@ -396,9 +423,10 @@ def _replayed(endpoint: Endpoint, request: Mapping[str, Any], found: Attempt) ->
   """The record of a call that the journal knows."""
   if found.outcome in ("answered", "truncated"):
     result = read_answer(found.response, endpoint.spec, len(found.request))
+  elif found.outcome == "refused":
+    result = read_error(found.status, found.response, {}, endpoint.spec)
   else:
-    outcome = "refused" if found.outcome == "refused" else "unavailable"
-    result = Fault(found.error, outcome)
+    result = Fault(found.error)
   usage = Usage(
       found.prompt_tokens, found.completion_tokens, found.cost, found.cached_tokens,
       found.reasoning_tokens, found.possible_cost, bool(found.estimated))

@@ -1,9 +1,11 @@
 """A worker's endpoint, checked: what all requests to it share, and who waits for it."""
 
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 from yarl import URL
 
@@ -31,6 +33,7 @@ class Endpoint:
     url: of chat completions.
     headers: of every request.
     key: None where none is needed.
+    spellings: the key, and how it may stand in JSON or in an address.
     dialect: what it accepts.
     body: the fields of every request.
     places: its attempts in flight.
@@ -43,6 +46,7 @@ class Endpoint:
   url: URL
   headers: Mapping[str, str] = field(repr=False)
   key: str | None = field(repr=False)
+  spellings: tuple[str, ...] = field(repr=False)
   dialect: Dialect
   body: Mapping[str, Any]
   places: FairSemaphore
@@ -72,14 +76,17 @@ class Endpoint:
     """The text, or a response's body, without the key, if that is long enough to be no word."""
     if self.key is None or len(self.key) < _SECRET_LENGTH:
       return text
-    if isinstance(text, bytes):
-      return text.replace(self.key.encode(), b"[key]")
-    return text.replace(self.key, "[key]")
+    for spelling in self.spellings:
+      if isinstance(text, bytes):
+        text = text.replace(spelling.encode(), b"[key]")
+      else:
+        text = text.replace(spelling, "[key]")
+    return text
 
   def error_line(self, error: str) -> str:
     """An error as one line without the key: endpoints quote it."""
-    if self.key is not None:
-      error = error.replace(self.key, "[key]")
+    for spelling in self.spellings:
+      error = error.replace(spelling, "[key]")
     return " ".join(error.split())[:_ERROR_LENGTH]
 
 
@@ -105,14 +112,15 @@ def _open(spec: WorkerSpec, breaker: Breaker) -> Endpoint:
   if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
     raise UserError(f"worker {spec.name!r}: the key in {spec.api_key_env} holds blanks, line breaks"
                     " or other characters that no HTTP header may carry")
+  # Of what stands there, also where it is no address at all.
+  if any(mark in spec.base_url for mark in "@?#"):
+    raise UserError(f"worker {spec.name!r}: base_url holds a name, a password or a query, which "
+                    "would show up in logs: put the key in an environment variable and name that "
+                    "in api_key_env")
   try:
     url = URL(spec.base_url.rstrip("/") + "/chat/completions")
   except ValueError:
     url = URL()
-  if url.user or url.password or url.query:
-    raise UserError(f"worker {spec.name!r}: base_url holds a name, a password or a query, which "
-                    "would show up in logs: put the key in an environment variable and name that "
-                    "in api_key_env")
   if url.scheme not in ("http", "https") or not url.host:
     raise UserError(
         f"worker {spec.name!r}: base_url must be like https://host/v1, got {spec.base_url!r}")
@@ -130,8 +138,23 @@ def _open(spec: WorkerSpec, breaker: Breaker) -> Endpoint:
     headers["Authorization"] = f"Bearer {key}"
   limits = spec.limits
   return Endpoint(
-      spec=spec, url=url, headers=headers, key=key, dialect=family, body=body,
+      spec=spec, url=url, headers=headers, key=key, spellings=_spellings(key), dialect=family,
+      body=body,
       places=FairSemaphore(limits.concurrent),
       requests=Pace(limits.requests_per_minute) if limits.requests_per_minute else None,
       tokens=Pace(limits.tokens_per_minute) if limits.tokens_per_minute else None,
       breaker=breaker)
+
+
+def _spellings(key: str | None) -> tuple[str, ...]:
+  """How an endpoint may write a key; most keys are letters, digits, hyphens, and written so."""
+  if key is None:
+    return ()
+
+  def escaped(form: str) -> str:
+    return "".join(c if c.isalnum() or c in "-._" else form.format(ord(c)) for c in key)
+
+  return tuple(dict.fromkeys((
+      key, json.dumps(key)[1:-1], key.replace("/", "\\/"), escaped("\\u{:04x}"),
+      escaped("\\u{:04X}"), escaped("\\u{:04X}").replace("\\u002F", "/"), quote(key),
+      quote(key, safe=""))))

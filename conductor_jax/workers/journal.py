@@ -9,19 +9,18 @@ that was written, a power cut may lose the last moments, and neither damages the
 """
 
 import asyncio
-import contextlib
 import hashlib
 import itertools
 import sqlite3
 import time
 from collections import defaultdict, deque
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
 from conductor_jax.errors import UserError
 from conductor_jax.workers.budget import Spending
+from conductor_jax.workers.journal_file import JournalFile
 
 # What to do with a call:
 #   record            ask the endpoint; but an answer to this very call that the run got before it
@@ -35,9 +34,6 @@ _VERSION = 1
 # Seconds in which an attempt ends without having been written before: a tenth of what any language
 # model takes.
 _AT_ONCE = 0.05
-# Seconds from one commit to the next at least: each takes the event loop's time.
-_GATHERED = 0.003
-_CHUNKS = (256, 64, 16, 4, 1)
 
 
 @dataclass
@@ -54,7 +50,8 @@ class Attempt:
       at most: all that it could while it is under way, or was when the process was killed; what it
       may have been billed after some faults; 0 where its usage is known.
     outcome: "answered", "truncated" and "refused" as in `call.Outcome`, "failed" for a fault of the
-      endpoint, "given up" for a request that was cancelled; None while it is under way.
+      endpoint, "given up" for a request that was cancelled, "not sent" for a call that ended
+      before it had made one; None while it is under way.
     seconds: that it took.
     status: of HTTP, None if there was none.
     prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens, cost, estimated: its `Usage`.
@@ -86,17 +83,11 @@ class Attempt:
 
 _COLUMNS = tuple(field.name for field in fields(Attempt))
 _LASTING = ("answered", "truncated", "refused")  # another try would bring no more
-_SCHEMA = f"""
-BEGIN IMMEDIATE;
-CREATE TABLE IF NOT EXISTS attempts ({", ".join(_COLUMNS)} INTEGER PRIMARY KEY);
-PRAGMA user_version = {_VERSION};
-COMMIT;
-"""
 _ANSWERS = f"SELECT key, id FROM attempts WHERE outcome IN {_LASTING} ORDER BY id"
 _FAILURES = f"SELECT key, max(id) FROM attempts WHERE outcome NOT IN {_LASTING} GROUP BY key"
 _SPENT = """
-SELECT worker, count(*), sum(prompt_tokens + completion_tokens), sum(cost), sum(possible_tokens),
-       sum(possible_cost), sum(possible_tokens > 0), sum(estimated)
+SELECT worker, sum(outcome IS NOT 'not sent'), sum(prompt_tokens + completion_tokens), sum(cost),
+       sum(possible_tokens), sum(possible_cost), sum(possible_tokens > 0), sum(estimated)
 FROM attempts GROUP BY worker
 """
 
@@ -120,8 +111,6 @@ def call_key(worker: str, request: bytes, seed: int | None) -> bytes:
 class Journal:
   """A journal; an async context manager. Its file is made by the first call, before it is sent.
 
-  Writes are grouped: while a thread commits some rows, those that come wait for the next commit.
-
   Args:
     path: the file.
     mode: see `Mode`.
@@ -132,19 +121,14 @@ class Journal:
 
   def __init__(self, path: Path, mode: Mode = "record"):
     self.path, self.mode = path, mode
-    self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
-    self._connection: sqlite3.Connection | None = None
+    self._file = JournalFile(path, _COLUMNS, _VERSION)
     self._begun: dict[int, Attempt] = {}
     self._timer: asyncio.TimerHandle | None = None
-    self._rows: dict[int, tuple] = {}
-    self._commit = Commit()
-    self._writing: asyncio.Task | None = None
-    self._next_commit = 0.0
     self._recorded: dict[bytes, deque[int]] = defaultdict(deque)
     self._spent: dict[str, Spending] = {}
     first = 1
     if path.exists():
-      first = self._thread.submit(self._read).result()
+      first = self._file.read(self._take_up)
     elif mode == "replay":
       raise UserError(f"there is no journal {path} to replay: name one with "
                       "--config.pool.journal.path, or record with --config.pool.journal.mode")
@@ -158,11 +142,7 @@ class Journal:
     if self._timer is not None:
       self._timer.cancel()
     self._write_begun()
-    if self._writing is not None:
-      with contextlib.suppress(UserError):  # whoever waited for it has been told
-        await self._writing
-    await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
-    self._thread.shutdown()
+    await self._file.close()
 
   def spent(self) -> dict[str, Spending]:
     """What each worker had spent when the journal was opened, by name."""
@@ -175,8 +155,7 @@ class Journal:
       UserError: there is none, and the mode is "replay"; or what will come of the call could not be
         written.
     """
-    if self._connection is None:
-      await asyncio.get_running_loop().run_in_executor(self._thread, self._make)
+    await self._file.open()
     ids = self._recorded.get(key)
     if not ids:
       if self.mode == "replay":
@@ -189,8 +168,8 @@ class Journal:
     found = ids.popleft()
     if self.mode != "record":
       ids.append(found)
-    row = await asyncio.get_running_loop().run_in_executor(self._thread, self._fetch, found)
-    return Attempt(*row)
+    return Attempt(*await self._file.do(lambda connection: connection.execute(
+        f"SELECT {', '.join(_COLUMNS)} FROM attempts WHERE id = ?", (found,)).fetchone()))
 
   def begin(self, attempt: Attempt) -> None:
     """Notes an attempt that is about to be made. It is written unless it ends at once."""
@@ -199,125 +178,28 @@ class Journal:
     if self._timer is None:
       self._timer = asyncio.get_running_loop().call_later(_AT_ONCE, self._write_begun)
 
-  def end(self, attempt: Attempt) -> "Commit":
-    """Notes what came of it; who waits for what is returned knows it written."""
+  def end(self, attempt: Attempt) -> asyncio.Future:
+    """Notes what came of it; who waits for the future knows it written, or gets a UserError."""
     self._begun.pop(attempt.id, None)
     if self.mode == "replay-or-record" and attempt.outcome in _LASTING:
       self._recorded[attempt.key].append(attempt.id)
-    return self._put(attempt)
-
-  def _put(self, attempt: Attempt) -> "Commit":
-    self._rows[attempt.id] = tuple(vars(attempt).values())
-    if self._writing is None:
-      self._writing = asyncio.get_running_loop().create_task(self._write())
-    return self._commit
+    return self._file.write(tuple(vars(attempt).values()))
 
   def _write_begun(self) -> None:
     self._timer = None
     begun, self._begun = self._begun, {}
     for attempt in begun.values():
-      self._put(attempt)
+      self._file.write(tuple(vars(attempt).values()))
 
-  async def _write(self) -> None:
-    loop = asyncio.get_running_loop()
-    try:
-      while self._rows:
-        await asyncio.sleep(self._next_commit - loop.time())
-        self._next_commit = loop.time() + _GATHERED
-        rows, self._rows = self._rows, {}
-        commit, self._commit = self._commit, Commit()
-        try:
-          await loop.run_in_executor(self._thread, self._insert, rows)
-        # The latter two are what SQLite cannot hold, such as a seed of 70 bits.
-        except (sqlite3.Error, OSError, OverflowError, UnicodeError) as fault:
-          commit.fault = UserError(f"the journal {self.path} cannot be written ({fault}): answers "
-                                   "that are paid for would be lost; mend it and start again")
-        commit.done.set()
-    finally:
-      self._writing = None
-
-  # What follows runs in the thread.
-
-  def _read(self) -> int:
-    """Takes up what an earlier process has recorded; returns the first free id."""
-    try:
-      self._open()
-      for key, number in self._connection.execute(_ANSWERS):
-        self._recorded[key].append(number)
-      if self.mode == "replay":  # of calls that brought no answer, what they ended with
-        for key, number in self._connection.execute(_FAILURES):
-          if key not in self._recorded:
-            self._recorded[key].append(number)
-      for worker, *totals in self._connection.execute(_SPENT):
-        self._spent[worker] = Spending(*totals)
-      last, = self._connection.execute("SELECT max(id) FROM attempts").fetchone()
-    except sqlite3.Error as fault:
-      raise self._unusable(fault) from fault
+  def _take_up(self, connection: sqlite3.Connection) -> int:
+    """Takes up what earlier processes have recorded; returns the first free id."""
+    for key, number in connection.execute(_ANSWERS):
+      self._recorded[key].append(number)
+    if self.mode == "replay":  # of calls that brought no answer, what they ended with
+      for key, number in connection.execute(_FAILURES):
+        if key not in self._recorded:
+          self._recorded[key].append(number)
+    for worker, *totals in connection.execute(_SPENT):
+      self._spent[worker] = Spending(*totals)
+    last, = connection.execute("SELECT max(id) FROM attempts").fetchone()
     return (last or 0) + 1
-
-  def _make(self) -> None:
-    if self._connection is None:  # another call may have come first
-      try:
-        self._open()
-      except sqlite3.Error as fault:
-        raise self._unusable(fault) from fault
-
-  def _unusable(self, fault: sqlite3.Error) -> UserError:
-    return UserError(f"{self.path} cannot be used as a journal ({fault}): name another one with "
-                     "--config.pool.journal.path")
-
-  def _open(self) -> None:
-    connection = sqlite3.connect(self.path, timeout=30, isolation_level=None)
-    try:
-      version, = connection.execute("PRAGMA user_version").fetchone()
-      tables, = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-      if version != _VERSION and (version or tables):
-        raise sqlite3.DatabaseError(f"its format is {version}, and {_VERSION} is known")
-      connection.execute("PRAGMA page_size = 8192")  # a row is some thousand bytes
-      connection.execute("PRAGMA journal_mode = WAL")
-      connection.execute("PRAGMA synchronous = NORMAL")
-      connection.executescript(_SCHEMA)
-    except sqlite3.Error:
-      connection.close()
-      raise
-    self._connection = connection
-
-  def _insert(self, rows: dict[int, tuple]) -> None:
-    values = list(rows.values())
-    row = f"({', '.join('?' * len(_COLUMNS))})"
-    start = 0
-    # One statement is one turn at the interpreter's lock, whatever the number of its rows.
-    for size in _CHUNKS:
-      while len(values) - start >= size:
-        self._connection.execute(
-            f"INSERT OR REPLACE INTO attempts VALUES {', '.join([row] * size)}",
-            list(itertools.chain.from_iterable(values[start:start + size])))
-        start += size
-
-  def _fetch(self, number: int) -> tuple:
-    row = self._connection.execute(
-        f"SELECT {', '.join(_COLUMNS)} FROM attempts WHERE id = ?", (number,)).fetchone()
-    return row
-
-  def _close(self) -> None:
-    if self._connection is not None:
-      self._connection.close()
-
-
-class Commit:
-  """Rows that are written together."""
-
-  def __init__(self):
-    self.done = asyncio.Event()
-    self.fault: UserError | None = None
-
-  async def wait(self) -> None:
-    """Returns once they are written.
-
-    Raises:
-      UserError: they cannot be written.
-    """
-    await self.done.wait()
-    if self.fault is not None:
-      raise self.fault
-

@@ -110,14 +110,15 @@ def read_answer(payload: bytes, spec: WorkerSpec, request_length: int) -> Answer
     return Fault(body, possibly_billed=True, down=True)
   usage = body.get("usage")
   usage = usage if isinstance(usage, dict) else {}
-  error = None
-  match body.get("choices"):
-    case [{"message": {**message}, **choice}, *_]:
-      parts = _parts(message.get("content"))
-      if parts is None:
-        error = "the response's content is not text"
-    case _:
-      error = "the response holds no choices"
+  error, choices = None, body.get("choices")
+  choice = choices[0] if isinstance(choices, list) and choices else None
+  message = choice.get("message") if isinstance(choice, dict) else None
+  if isinstance(message, dict):
+    parts = _parts(message.get("content"))
+    if parts is None:
+      error = "the response's content is not text"
+  else:
+    error = "the response holds no choices"
   if body.get("error"):
     error = f"the response holds an error: {json.dumps(body['error'])}"
   if error is not None:

@@ -2,8 +2,9 @@
 
 Names and attributes are those of the semantic conventions for generative AI (v1.41): a workflow is
 an `invoke_workflow` span, each of its steps an `invoke_agent` span below it, and each request of
-that step a `chat` span below that. Spans hold no text: no question, no prompt, no answer. Where no
-tracer provider is set up, or the API is not installed, nothing is recorded.
+that step a `chat` span below that. Spans hold no text: no question, no prompt, no answer, and of an
+exception its type only. Where no tracer provider is set up, or the API is not installed, nothing is
+recorded.
 """
 
 import contextlib
@@ -16,12 +17,8 @@ except ImportError:  # it is optional
   trace = None
 
 _NOTHING = contextlib.nullcontext()
-
-
-def _recording() -> bool:
-  """Whether somebody has set up where spans go; without it they would be made for nobody."""
-  return trace is not None and not isinstance(
-      trace.get_tracer_provider(), trace.ProxyTracerProvider)
+# What the conventions call a provider, where it is not what its dialect is called.
+_PROVIDERS = {"gemini": "gcp.gemini", "openai-reasoning": "openai"}
 
 
 class _Span:
@@ -46,41 +43,52 @@ class _Span:
 @contextlib.contextmanager
 def _started(name: str, kind: Any, attributes: Mapping[str, Any]):
   with trace.get_tracer("conductor_jax").start_as_current_span(
-      name, kind=kind, attributes={k: v for k, v in attributes.items() if v is not None}) as span:
-    yield _Span(span)
+      name, kind=kind, attributes={k: v for k, v in attributes.items() if v is not None},
+      record_exception=False, set_status_on_exception=False) as span:
+    told = _Span(span)
+    try:
+      yield told
+    except BaseException as fault:
+      told.end({}, type(fault).__name__)
+      raise
 
 
-def workflow_span(steps: int):
-  """Of one workflow; a context manager that gives a span, or None."""
-  if not _recording():
-    return _NOTHING
-  return _started("invoke_workflow", trace.SpanKind.INTERNAL, {
-      "gen_ai.operation.name": "invoke_workflow", "conductor.workflow.steps": steps})
+class Spans:
+  """The spans of one client; whether somebody wants them is decided when it is made."""
 
+  def __init__(self):
+    self._wanted = trace is not None and not isinstance(
+        trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
-def step_span(worker: str, index: int):
-  """Of one step, likewise."""
-  if not _recording():
-    return _NOTHING
-  return _started(f"invoke_agent {worker}", trace.SpanKind.INTERNAL, {
-      "gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": worker,
-      "conductor.step.index": index})
+  def workflow(self, steps: int):
+    """Of one workflow; a context manager that gives a span, or None."""
+    if not self._wanted:
+      return _NOTHING
+    return _started("invoke_workflow", trace.SpanKind.INTERNAL, {
+        "gen_ai.operation.name": "invoke_workflow", "conductor.workflow.steps": steps})
 
+  def step(self, worker: str, index: int):
+    """Of one step, likewise."""
+    if not self._wanted:
+      return _NOTHING
+    return _started(f"invoke_agent {worker}", trace.SpanKind.INTERNAL, {
+        "gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": worker,
+        "conductor.step.index": index})
 
-def request_span(request: Mapping[str, Any], *, dialect: str, host: str, port: int):
-  """Of one request, likewise.
+  def request(self, request: Mapping[str, Any], *, dialect: str, host: str, port: int):
+    """Of one request, likewise.
 
-  Args:
-    request: its JSON body.
-    dialect: the worker's.
-    host, port: where it goes.
-  """
-  if not _recording():
-    return _NOTHING
-  limit = request.get("max_tokens", request.get("max_completion_tokens"))
-  return _started(f"chat {request['model']}", trace.SpanKind.CLIENT, {
-      "gen_ai.operation.name": "chat", "gen_ai.provider.name": dialect,
-      "gen_ai.request.model": request["model"], "gen_ai.request.max_tokens": limit,
-      "gen_ai.request.temperature": request.get("temperature"),
-      "gen_ai.request.seed": request.get("seed"),
-      "server.address": host, "server.port": port})
+    Args:
+      request: its JSON body.
+      dialect: the worker's.
+      host, port: where it goes.
+    """
+    if not self._wanted:
+      return _NOTHING
+    limit = request.get("max_tokens", request.get("max_completion_tokens"))
+    return _started(f"chat {request['model']}", trace.SpanKind.CLIENT, {
+        "gen_ai.operation.name": "chat", "gen_ai.provider.name": _PROVIDERS.get(dialect, dialect),
+        "gen_ai.request.model": request["model"], "gen_ai.request.max_tokens": limit,
+        "gen_ai.request.temperature": request.get("temperature"),
+        "gen_ai.request.seed": request.get("seed"),
+        "server.address": host, "server.port": port})

@@ -10,7 +10,6 @@ from conductor_jax.gather import gather_all
 from conductor_jax.workers.call import CallRecord, Usage
 from conductor_jax.workers.client import PoolClient
 from conductor_jax.workers.pool import WorkerSpec
-from conductor_jax.workers.tracing import step_span, workflow_span
 from conductor_jax.workflows.context import CONTEXTS, Context, context_bytes, shorten
 from conductor_jax.workflows.transcript import Transcript
 from conductor_jax.workflows.workflow import Workflow
@@ -78,7 +77,7 @@ class Executor:
     deadline = (None if self._deadline is None
                 else asyncio.get_running_loop().time() + self._deadline)
     run = _Run(workflow, question, seed, group or RunGroup(), deadline)
-    with workflow_span(len(workflow.steps)) as span:
+    with self._client.spans.workflow(len(workflow.steps)) as span:
       await self._run_steps(run, [i for i, step in enumerate(workflow.steps) if not step.sees])
       last = run.calls[-1]
       if span is not None:
@@ -109,7 +108,7 @@ class Executor:
             worker=self.pool.workers[step.worker].name, request={}, response="",
             usage=Usage(), latency=0.0, attempts=0, outcome="skipped",
             error=f"a step it sees brought no answer: {record.worker} was {record.outcome}")
-    with step_span(self.pool.workers[step.worker].name, index) as span:
+    with self._client.spans.step(self.pool.workers[step.worker].name, index) as span:
       if self._share and not step.sees:
         record = await self._shared(run, index)
       else:

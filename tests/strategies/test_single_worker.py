@@ -1,9 +1,10 @@
 import pytest
 
-from conductor_jax.errors import UserError
+from conductor_jax.errors import OutOfBudget, UserError
 from conductor_jax.strategies.single_worker import SingleWorker, best_single_worker
 from conductor_jax.tasks.graders import Graders
 from conductor_jax.tasks.task import Task
+from conductor_jax.workers.budget import Allowance, Budget
 from conductor_jax.workers.client import PoolClient
 from conductor_jax.workflows.executor import Executor
 
@@ -57,6 +58,15 @@ async def test_a_worker_that_is_down_for_most_tasks_does_not_win_on_the_rest(exe
   assert [attempt.rejected for attempt in flaky] == [False, True, True]
   best = await best_single_worker(executor, graders, tasks("4", "4", "5"), seed=0)
   assert best.worker == 0
+
+
+async def test_a_budget_that_is_spent_ends_the_comparison_of_workers(workers, graders):
+  async with PoolClient(
+      workers.pool, request_timeout=5, max_attempts=1, budget=Budget(Allowance(calls=4))) as client:
+    with pytest.raises(OutOfBudget, match="the budget of the run, 4 calls, has no room"):
+      await best_single_worker(
+          Executor(client, context="messages"), graders, tasks("4", "4", "4"), seed=0)
+  assert sum(workers.requests.values()) == 4
 
 
 async def test_no_worker_is_best_where_none_can_be_reached(workers, graders):

@@ -1,7 +1,6 @@
 import pytest
 
-from conductor_jax.workers.call import CallRecord, Usage
-from conductor_jax.workflows.transcript import Transcript
+from conductor_jax.workers.call import Usage
 from conductor_jax.workflows.workflow import Step, Workflow
 
 
@@ -34,10 +33,12 @@ def test_usage_adds_up():
   assert Usage(11, 22, 0.75).tokens == 33
 
 
-@pytest.mark.parametrize(("outcomes", "unavailable"), [
-    (("answered", "truncated"), False), (("refused", "skipped"), False),
-    (("unavailable", "skipped"), True), (("unavailable", "answered"), True)])
-def test_a_transcript_tells_infrastructure_from_the_plan(outcomes, unavailable):
-  calls = [CallRecord("w", {}, "", Usage(), 0.0, 1, outcome) for outcome in outcomes]
-  workflow = Workflow((Step(0, "a"), Step(0, "b", (0,))))
-  assert Transcript(workflow, calls, None, Usage()).unavailable is unavailable
+@pytest.mark.parametrize(("sees", "heights"), [
+    (((),), (1,)), (((), (), ()), (1, 1, 1)), (((), (0,), (1,)), (3, 2, 1)),
+    (((), (), (0, 1)), (2, 2, 1)), (((), (0,), (0,), (1, 2)), (3, 2, 2, 1)),
+    (((), (0,), ()), (2, 1, 1)), (((), (), (1,), (0,), (2, 3)), (3, 3, 2, 2, 1)),
+    (((), (0,), (0, 1)), (3, 2, 1))])
+def test_a_steps_height_and_the_depth_are_lengths_of_longest_chains(sees, heights):
+  workflow = Workflow(tuple(Step(0, "a", seen) for seen in sees))
+  assert workflow.heights == heights
+  assert workflow.depth == max(heights)

@@ -1,0 +1,9 @@
+import pytest
+
+from tests.workers.endpoint import Endpoint, serve
+
+
+@pytest.fixture
+async def endpoint():
+  async with serve(Endpoint()) as served:
+    yield served
