@@ -211,7 +211,7 @@ class PoolClient:
     data = json.dumps(request).encode()
     key = call_key(endpoint.spec.name, data, seed)
     if self._journal is not None:
-      found = await self._journal.find(key)
+      found = self._journal.find(key)
       if found is not None:
         return _replayed(endpoint, request, found)
     call = _Call(endpoint, request, data, key, seed, group, *endpoint.bound(request["messages"]))
@@ -234,7 +234,8 @@ class PoolClient:
         call.key, call.endpoint.spec.name, call.seed, time.time(), call.data.decode(), 0, 0.0,
         outcome="not sent", seconds=0.0, error=call.endpoint.error_line(fault.error))
     self._journal.begin(attempt)
-    await self._journal.end(attempt)
+    self._journal.end(attempt)
+    await self._journal.written()
 
   async def _attempts(self, call: _Call, last: bool) -> Answer | Fault:
     """Makes attempts until one settles the call, or there were enough of them."""
@@ -316,9 +317,9 @@ class PoolClient:
       call.usage = result.usage if call.attempts == 1 else call.usage + result.usage
       if self._journal is not None:
         _fill(attempt, endpoint, result, spent)
-        written = self._journal.end(attempt)
+        self._journal.end(attempt)
     if self._journal is not None:
-      await written
+      await self._journal.written()
     return result
 
   async def _send(self, call: _Call, attempt: Attempt) -> Answer | Fault:

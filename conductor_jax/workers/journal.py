@@ -15,6 +15,7 @@ import sqlite3
 import time
 from collections import defaultdict, deque
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Literal
 
@@ -36,7 +37,7 @@ _VERSION = 1
 _AT_ONCE = 0.05
 
 
-@dataclass
+@dataclass(slots=True)
 class Attempt:
   """One request: filled in as it goes on, and written twice, when it begins and when it ends.
 
@@ -82,6 +83,7 @@ class Attempt:
 
 
 _COLUMNS = tuple(field.name for field in fields(Attempt))
+_row = attrgetter(*_COLUMNS)
 _LASTING = ("answered", "truncated", "refused")  # another try would bring no more
 _ANSWERS = f"SELECT key, id FROM attempts WHERE outcome IN {_LASTING} ORDER BY id"
 _FAILURES = f"SELECT key, max(id) FROM attempts WHERE outcome NOT IN {_LASTING} GROUP BY key"
@@ -148,14 +150,14 @@ class Journal:
     """What each worker had spent when the journal was opened, by name."""
     return dict(self._spent)
 
-  async def find(self, key: bytes) -> Attempt | None:
+  def find(self, key: bytes) -> Attempt | None:
     """The request that the same call ended with earlier.
 
     Raises:
       UserError: there is none, and the mode is "replay"; or what will come of the call could not be
         written.
     """
-    await self._file.open()
+    self._file.open()
     ids = self._recorded.get(key)
     if not ids:
       if self.mode == "replay":
@@ -168,8 +170,7 @@ class Journal:
     found = ids.popleft()
     if self.mode != "record":
       ids.append(found)
-    return Attempt(*await self._file.do(lambda connection: connection.execute(
-        f"SELECT {', '.join(_COLUMNS)} FROM attempts WHERE id = ?", (found,)).fetchone()))
+    return Attempt(*self._file.fetch(found))
 
   def begin(self, attempt: Attempt) -> None:
     """Notes an attempt that is about to be made. It is written unless it ends at once."""
@@ -178,18 +179,26 @@ class Journal:
     if self._timer is None:
       self._timer = asyncio.get_running_loop().call_later(_AT_ONCE, self._write_begun)
 
-  def end(self, attempt: Attempt) -> asyncio.Future:
-    """Notes what came of it; who waits for the future knows it written, or gets a UserError."""
+  def end(self, attempt: Attempt) -> None:
+    """Notes what came of it. It is written once `written` has returned."""
     self._begun.pop(attempt.id, None)
     if self.mode == "replay-or-record" and attempt.outcome in _LASTING:
       self._recorded[attempt.key].append(attempt.id)
-    return self._file.write(tuple(vars(attempt).values()))
+    self._file.write(_row(attempt))
+
+  async def written(self) -> None:
+    """Returns when what was noted in this turn of the event loop is written.
+
+    Raises:
+      UserError: it cannot be.
+    """
+    await self._file.committed()
 
   def _write_begun(self) -> None:
     self._timer = None
     begun, self._begun = self._begun, {}
     for attempt in begun.values():
-      self._file.write(tuple(vars(attempt).values()))
+      self._file.write(_row(attempt))
 
   def _take_up(self, connection: sqlite3.Connection) -> int:
     """Takes up what earlier processes have recorded; returns the first free id."""

@@ -10,8 +10,9 @@ Prints one JSON line:
     calls_per_second          the same workflows, 64 at a time, without latency
     cpu_ms_per_call           of this process, 64 calls at a time, 400 words for 200
     bare_cpu_ms_per_call      of an aiohttp session that does the same and looks into no answer
-    journal_overhead          what the journal adds to the time of a call, in blocks with and
-                              without it that take turns
+    journal_overhead          what the journal adds to the time of 20,000 calls of 100 ms ± 20 %,
+                              256 at a time, in blocks with and without it that take turns
+    journal_overhead_without_latency    the same of calls that take no time, 64 at a time
     journal_growth_mib        memory that 20,000 journaled calls leave behind
     paced_per_second          requests seen in a second at a limit of 50, over 10 seconds
     paced_refused             those that an endpoint refused which enforces that limit
@@ -28,9 +29,9 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 from absl import app, flags
@@ -48,7 +49,7 @@ _PACED_SECONDS = flags.DEFINE_float("paced_seconds", 10.0, "How long the limit i
 _REPEATS = flags.DEFINE_integer("repeats", 7, "Of each measurement.")
 
 _LATENCY, _JITTER = 0.1, 0.2
-_AT_ONCE = 64
+_AT_ONCE, _MANY_AT_ONCE = 64, 256
 _QUESTION = "token " * 400
 _MESSAGES = [{"role": "user", "content": _QUESTION}]
 _CHAIN = Workflow((Step(0, "Solve it."), Step(0, "Check it.", (0,)), Step(0, "Refine it.", (1,))))
@@ -69,7 +70,8 @@ async def open_client(
         Pool((spec,)), request_timeout=60.0, max_attempts=2, max_in_flight=10**6, journal=opened))
 
 
-async def in_turn(calls: Iterable[Callable[[], Coroutine[Any, Any, Any]]]) -> None:
+async def in_turn(
+    calls: Iterable[Callable[[], Coroutine[Any, Any, Any]]], at_once: int = _AT_ONCE) -> None:
   """Makes all calls, so many at a time."""
   waiting = iter(calls)
 
@@ -77,7 +79,7 @@ async def in_turn(calls: Iterable[Callable[[], Coroutine[Any, Any, Any]]]) -> No
     for call in waiting:
       await call()
 
-  await asyncio.gather(*(work() for _ in range(_AT_ONCE)))
+  await asyncio.gather(*(work() for _ in range(at_once)))
 
 
 def workflows(count: int) -> list[Workflow]:
@@ -137,41 +139,66 @@ async def bare_call(session: aiohttp.ClientSession, url: str) -> str:
     return (await response.json())["choices"][0]["message"]["content"]
 
 
+class Timing(NamedTuple):
+  """Of one way to make a call, in every block: seconds and CPU seconds of a call."""
+
+  seconds: list[float]
+  cpu: list[float]
+
+
+async def side_by_side(
+    ways: Mapping[str, Callable[[int], Coroutine[Any, Any, Any]]], calls: int, repeats: int,
+    at_once: int) -> dict[str, Timing]:
+  """Times several ways to make a call of a seed, in blocks that take turns."""
+  timings = {name: Timing([], []) for name in ways}
+  block = max(1, calls // repeats)
+  for repeat in range(repeats + 1):
+    for name, call in ways.items():
+      seeds = range(repeat * block, repeat * block + (block if repeat else 2 * at_once))
+      gc.collect()
+      gc.freeze()
+      before = time.perf_counter(), time.process_time()
+      await in_turn((lambda seed=seed, call=call: call(seed) for seed in seeds), at_once)
+      if repeat:  # the first one opens the connections
+        timings[name].seconds.append((time.perf_counter() - before[0]) / block)
+        timings[name].cpu.append((time.process_time() - before[1]) / block)
+  return timings
+
+
+def added(with_it: Timing, without: Timing) -> float:
+  """The share that something adds; machines have slow minutes, so neighbours are compared."""
+  return round(statistics.median(
+      ours / theirs for ours, theirs in zip(with_it.seconds, without.seconds, strict=True)) - 1, 3)
+
+
 async def costs(calls: int, repeats: int, journal: Path) -> dict[str, float]:
   """CPU time per call of our client and of a bare session, and what the journal adds."""
-  seconds: dict[str, list[float]] = {}
-  cpu: dict[str, list[float]] = {}
-  block = max(1, calls // repeats)
-  with ChatServer() as server:
-    async with open_client(server, journal) as with_journal, \
-        open_client(server, None) as without, \
-        aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-      url = f"{server.base_url}/chat/completions"
+  measured = {}
+  async with contextlib.AsyncExitStack() as stack:
+    session = await stack.enter_async_context(
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)))
 
-      def of(client: PoolClient, seed: int) -> Coroutine[Any, Any, Any]:
-        return client.call(0, _MESSAGES, seed=seed)
+    async def open_ways(server: ChatServer) -> dict[str, Callable[[int], Coroutine]]:
+      clients = {
+          name: await stack.enter_async_context(open_client(server, path))
+          for name, path in (("journal", journal), ("none", None))}
+      return {name: lambda seed, client=client: client.call(0, _MESSAGES, seed=seed)
+              for name, client in clients.items()}
 
-      ways = {"journal": lambda seed: of(with_journal, seed),
-              "none": lambda seed: of(without, seed),
-              "bare": lambda seed: bare_call(session, url)}
-      for repeat in range(repeats + 1):
-        for name, call in ways.items():
-          seeds = range(repeat * block, repeat * block + (block if repeat else 1000))
-          gc.collect()
-          gc.freeze()
-          before = time.perf_counter(), time.process_time()
-          await in_turn(lambda seed=seed, call=call: call(seed) for seed in seeds)
-          if repeat:  # the first one opens the connections
-            seconds.setdefault(name, []).append((time.perf_counter() - before[0]) / block)
-            cpu.setdefault(name, []).append((time.process_time() - before[1]) / block)
-  # Machines have slow minutes: what is compared was measured side by side.
-  overhead = statistics.median(
-      ours / theirs for ours, theirs in zip(seconds["journal"], seconds["none"], strict=True))
-  return {
-      "cpu_ms_per_call": round(1e3 * statistics.median(cpu["journal"]), 3),
-      "cpu_ms_per_call_without_journal": round(1e3 * statistics.median(cpu["none"]), 3),
-      "bare_cpu_ms_per_call": round(1e3 * statistics.median(cpu["bare"]), 3),
-      "journal_overhead": round(overhead - 1, 3)}
+    server = stack.enter_context(ChatServer())
+    ways = await open_ways(server)
+    timings = await side_by_side(
+        {**ways, "bare": lambda seed: bare_call(session, f"{server.base_url}/chat/completions")},
+        calls, repeats, _AT_ONCE)
+    for key, name in (("cpu_ms_per_call", "journal"), ("cpu_ms_per_call_without_journal", "none"),
+                      ("bare_cpu_ms_per_call", "bare")):
+      measured[key] = round(1e3 * statistics.median(timings[name].cpu), 3)
+    measured["journal_overhead_without_latency"] = added(timings["journal"], timings["none"])
+
+    journal = journal.with_stem("slow")
+    slow = stack.enter_context(ChatServer(latency=_LATENCY, jitter=_JITTER))
+    timings = await side_by_side(await open_ways(slow), calls, repeats, _MANY_AT_ONCE)
+    return {**measured, "journal_overhead": added(timings["journal"], timings["none"])}
 
 
 def resident_mib() -> float:
@@ -225,7 +252,7 @@ async def measure(folder: Path) -> dict[str, float]:
   say(f"{calls // 2} calls without latency")
   measured["calls_per_second"] = round(
       await throughput(calls // 2 // repeats, repeats, folder / "rate.sqlite"))
-  say(f"three times {calls} calls, with the journal, without it, and bare")
+  say(f"{calls} calls with the journal, as many without it, and bare, then with latency")
   measured |= await costs(calls, repeats, folder / "costs.sqlite")
   say(f"{calls} journaled calls")
   measured["journal_growth_mib"] = round(await growth(calls, folder / "growth.sqlite"), 1)

@@ -190,7 +190,7 @@ async def test_an_attempt_that_lasts_is_written_while_it_is_under_way(endpoint, 
 
 async def test_an_attempt_that_is_under_way_when_the_journal_is_closed_is_written(path):
   async with Journal(path) as journal:
-    assert await journal.find(b"key") is None
+    assert journal.find(b"key") is None
     journal.begin(Attempt(b"key", "solver", 7, 0.0, "{}", 10, 0.25))
   assert query(path, "SELECT seed, outcome, possible_cost FROM attempts") == [(7, None, 0.25)]
 
