@@ -7,6 +7,8 @@ Prints one JSON line:
     critical_path_ratio       time of 256 workflows at once, over that of the longest path through
                               any of them: half chains of three calls, half two calls and a third
                               that sees both, each call 100 ms ± 20 %
+    critical_path_ratio_without_journal, bare_critical_path_ratio    the same without the journal,
+                              and of an aiohttp session that makes as many calls in that order
     calls_per_second          the same workflows, 64 at a time, without latency
     cpu_ms_per_call           of this process, 64 calls at a time, 400 words for 200
     bare_cpu_ms_per_call      of an aiohttp session that does the same and looks into no answer
@@ -30,6 +32,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -96,24 +99,52 @@ def critical_path(workflow: Workflow, seed: int) -> float:
   return ends[-1]
 
 
-async def path_ratio(count: int, repeats: int, journal: Path) -> float:
-  """Time of the workflows over the longest path through any of them."""
-  ratios = []
+async def path_ratios(count: int, repeats: int, journal: Path) -> dict[str, float]:
+  """Time of the workflows over the longest path through any of them, run in three ways."""
+  ratios: dict[str, list[float]] = {}
   with ChatServer(latency=_LATENCY, jitter=_JITTER) as server:
-    async with open_client(server, journal) as client:
-      executor = Executor(client, context="messages")
+    async with open_client(server, journal) as client, open_client(server, None) as without, \
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+      ways = {
+          "critical_path_ratio": Executor(client, context="messages").run,
+          "critical_path_ratio_without_journal": Executor(without, context="messages").run,
+          "bare_critical_path_ratio": partial(
+              bare_run, session, f"{server.base_url}/chat/completions")}
       for repeat in range(repeats + 1):
-        runs = [(workflow, repeat * count + i) for i, workflow in enumerate(workflows(count))]
-        gc.collect()
-        gc.freeze()
-        began = time.perf_counter()
-        done = await asyncio.gather(*(
-            executor.run(workflow, _QUESTION, seed=seed) for workflow, seed in runs))
-        seconds = time.perf_counter() - began
-        assert all(transcript.answer for transcript in done)
-        # The first one opens the connections.
-        ratios.append(seconds / max(critical_path(*run) for run in runs))
-  return statistics.median(ratios[1:])
+        for name, run in ways.items():
+          runs = [(workflow, repeat * count + i) for i, workflow in enumerate(workflows(count))]
+          gc.collect()
+          gc.freeze()
+          began = time.perf_counter()
+          await asyncio.gather(*(run(workflow, _QUESTION, seed=seed) for workflow, seed in runs))
+          seconds = time.perf_counter() - began
+          if repeat:  # the first one opens the connections
+            ratios.setdefault(name, []).append(
+                seconds / max(critical_path(*run) for run in runs))
+  return {name: round(statistics.median(values), 3) for name, values in ratios.items()}
+
+
+async def bare_call(session: aiohttp.ClientSession, url: str, seed: int) -> str:
+  """What a call takes at least: sends the messages, and reads the answer's text."""
+  body = {"model": "m", "messages": _MESSAGES, "temperature": 0.2, "seed": seed}
+  async with session.post(url, json=body) as response:
+    return (await response.json())["choices"][0]["message"]["content"]
+
+
+async def bare_run(
+    session: aiohttp.ClientSession, url: str, workflow: Workflow, question: str, *, seed: int
+) -> None:
+  """The same calls, each as soon as those it waits for are done, and nothing else."""
+  calls: list[asyncio.Task] = []
+
+  async def call(index: int, step: Step) -> None:
+    for earlier in step.sees:
+      await calls[earlier]
+    await bare_call(session, url, call_seed(seed, index))
+
+  for index, step in enumerate(workflow.steps):
+    calls.append(asyncio.create_task(call(index, step)))
+  await asyncio.gather(*calls)
 
 
 async def throughput(calls: int, repeats: int, journal: Path) -> float:
@@ -130,13 +161,6 @@ async def throughput(calls: int, repeats: int, journal: Path) -> float:
         await in_turn(lambda run=run: executor.run(run[0], _QUESTION, seed=run[1]) for run in runs)
         rates.append(3 * len(runs) / (time.perf_counter() - began))
   return statistics.median(rates[1:])
-
-
-async def bare_call(session: aiohttp.ClientSession, url: str) -> str:
-  """What a call takes at least: sends the messages, and reads the answer's text."""
-  body = {"model": "m", "messages": _MESSAGES, "temperature": 0.2}
-  async with session.post(url, json=body) as response:
-    return (await response.json())["choices"][0]["message"]["content"]
 
 
 class Timing(NamedTuple):
@@ -188,7 +212,8 @@ async def costs(calls: int, repeats: int, journal: Path) -> dict[str, float]:
     server = stack.enter_context(ChatServer())
     ways = await open_ways(server)
     timings = await side_by_side(
-        {**ways, "bare": lambda seed: bare_call(session, f"{server.base_url}/chat/completions")},
+        {**ways, "bare": lambda seed: bare_call(
+            session, f"{server.base_url}/chat/completions", seed)},
         calls, repeats, _AT_ONCE)
     for key, name in (("cpu_ms_per_call", "journal"), ("cpu_ms_per_call_without_journal", "none"),
                       ("bare_cpu_ms_per_call", "bare")):
@@ -247,8 +272,7 @@ async def measure(folder: Path) -> dict[str, float]:
 
   count, calls, repeats = _WORKFLOWS.value, _CALLS.value, _REPEATS.value
   say(f"{count} workflows at {_LATENCY} s a call")
-  measured = {"critical_path_ratio": round(
-      await path_ratio(count, repeats, folder / "path.sqlite"), 3)}
+  measured = await path_ratios(count, repeats, folder / "path.sqlite")
   say(f"{calls // 2} calls without latency")
   measured["calls_per_second"] = round(
       await throughput(calls // 2 // repeats, repeats, folder / "rate.sqlite"))
