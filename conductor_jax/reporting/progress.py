@@ -137,7 +137,7 @@ class CallRates:
     self._seen: deque[tuple[float, dict[str, int]]] = deque()
 
   def __call__(self) -> str:
-    """Such as `12 calls in flight  gpt-5 3.1/s  $0.42`: rates are those of the last 10 seconds."""
+    """Such as `12 in flight  $0.42  gpt-5 3.1/s`: calls, and rates of the last 10 seconds."""
     activity, now = self._activity, self._clock()
     calls = activity.calls.copy()  # another thread counts on
     self._seen.append((now, calls))
@@ -147,10 +147,9 @@ class CallRates:
     rates = {name: (count - before.get(name, 0)) / max(now - began, 1.0)
              for name, count in calls.items()}
     fastest = sorted((name for name in rates if rates[name] >= 0.05), key=lambda n: -rates[n])
-    parts = [f"{activity.in_flight} calls in flight",
+    # What a narrow terminal cuts off is the least important.
+    parts = [f"{activity.in_flight} in flight", *[f"${activity.cost:.2f}"] * (activity.cost > 0),
              *(f"{name} {rates[name]:.1f}/s" for name in fastest[:_RATES])]
-    if activity.cost:
-      parts.append(f"${activity.cost:.2f}")
     return "  ".join(parts)
 
 

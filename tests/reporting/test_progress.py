@@ -83,21 +83,21 @@ def test_a_terminal_gets_a_bar_and_the_same_lines():
 def test_calls_in_flight_the_rates_of_the_last_seconds_and_the_spending_are_shown():
   activity, now = Activity(in_flight=3, calls={"fast": 10}, cost=0.0), 100.0
   text = CallRates(activity, lambda: now)
-  assert text() == "3 calls in flight"
+  assert text() == "3 in flight"
   now, activity.calls, activity.cost = 105.0, {"fast": 30, "slow": 5}, 1.234
-  assert text() == "3 calls in flight  fast 4.0/s  slow 1.0/s  $1.23"
+  assert text() == "3 in flight  $1.23  fast 4.0/s  slow 1.0/s"
   now, activity.calls = 112.0, {"fast": 30, "slow": 12}
-  assert text() == "3 calls in flight  slow 1.0/s  $1.23"
+  assert text() == "3 in flight  $1.23  slow 1.0/s"
 
 
 def test_a_terminal_shows_what_is_waited_for_and_a_pipe_does_not():
   for is_terminal in (True, False):
     stream = io.StringIO()
     terminal = Terminal(Console(file=stream, force_terminal=is_terminal, width=200))
-    with terminal.waiting("random plan", lambda: "7 calls in flight"):
+    with terminal.waiting("random plan", lambda: "7 in flight"):
       pass
     assert ("random plan" in stream.getvalue()) == is_terminal
-    assert ("7 calls in flight" in stream.getvalue()) == is_terminal
+    assert ("7 in flight" in stream.getvalue()) == is_terminal
 
 
 def test_a_result_is_a_line_over_the_tasks_with_a_verdict():
