@@ -15,14 +15,23 @@ import math
 import random
 import time
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 import aiohttp
 
 from conductor_jax.errors import UserError
-from conductor_jax.workers.budget import Budget, BudgetError, Spending
-from conductor_jax.workers.call import CallRecord, Usage
+from conductor_jax.workers.attempts import (
+    GIVEN_UP,
+    PendingCall,
+    continued,
+    fill_in,
+    record_of,
+    replayed,
+    span_end,
+    spending_of,
+)
+from conductor_jax.workers.budget import Budget, BudgetError
+from conductor_jax.workers.call import CallRecord
 from conductor_jax.workers.endpoint import Endpoint, open_endpoints
 from conductor_jax.workers.journal import Attempt, Journal, call_key
 from conductor_jax.workers.pool import Pool
@@ -32,7 +41,6 @@ from conductor_jax.workers.turns import FairSemaphore, Stagger
 
 # Requests that are made in one turn of the event loop.
 _AT_ONCE = 8
-_GIVEN_UP = Fault("it was given up", possibly_billed=True)
 
 
 @dataclass
@@ -48,25 +56,6 @@ class Activity:
   in_flight: int = 0
   calls: dict[str, int] = field(default_factory=dict)
   cost: float = 0.0
-
-
-@dataclass
-class _Call:
-  """One call of one worker, while it goes on."""
-
-  endpoint: Endpoint
-  request: Mapping[str, Any]
-  data: bytes
-  key: bytes
-  seed: int | None
-  group: Hashable
-  most_tokens: int
-  most_dollars: float
-  began: float | None = None
-  attempts: int = 0
-  possibly_billed: int = 0
-  possible_cost: float = 0.0
-  usage: Usage = Usage()
 
 
 class PoolClient:
@@ -193,7 +182,7 @@ class PoolClient:
     for endpoint in (*others, last):
       following = await self._ask(
           endpoint, messages, seed, group, deadline, rank, endpoint is last)
-      record = following if record is None else _continued(record, following)
+      record = following if record is None else continued(record, following)
       if following.outcome != "unavailable":
         break
     calls = self.activity.calls
@@ -213,8 +202,9 @@ class PoolClient:
     if self._journal is not None:
       found = self._journal.find(key)
       if found is not None:
-        return _replayed(endpoint, request, found)
-    call = _Call(endpoint, request, data, key, seed, group, *endpoint.bound(request["messages"]))
+        return replayed(endpoint, request, found)
+    call = PendingCall(
+        endpoint, request, data, key, seed, group, *endpoint.bound(request["messages"]))
     result = Fault("the workflow's deadline passed")
     if deadline is None:
       result = await self._attempts(call, last)
@@ -224,9 +214,9 @@ class PoolClient:
           result = await self._attempts(call, last)
     if not call.attempts:
       await self._note_unsent(call, result)
-    return _record(call, result)
+    return record_of(call, result)
 
-  async def _note_unsent(self, call: _Call, fault: Fault) -> None:
+  async def _note_unsent(self, call: PendingCall, fault: Fault) -> None:
     """Notes a call that ended before its first request, so that a replay knows of it."""
     if self._journal is None or fault.outcome == "over_budget":
       return
@@ -237,7 +227,7 @@ class PoolClient:
     self._journal.end(attempt)
     await self._journal.written()
 
-  async def _attempts(self, call: _Call, last: bool) -> Answer | Fault:
+  async def _attempts(self, call: PendingCall, last: bool) -> Answer | Fault:
     """Makes attempts until one settles the call, or there were enough of them."""
     for number in range(1, self._max_attempts + 1):
       result = await self._in_turn(call)
@@ -254,7 +244,7 @@ class PoolClient:
             number + 1, result.wait, self._random.random(), self._backoff, self._longest_wait))
     return result
 
-  async def _in_turn(self, call: _Call) -> Answer | Fault | None:
+  async def _in_turn(self, call: PendingCall) -> Answer | Fault | None:
     """Makes one attempt when its turn comes; None if the endpoint turns out to be down by then."""
     endpoint = call.endpoint
     while (admitted := await endpoint.breaker.admit()) != "no":
@@ -280,7 +270,7 @@ class PoolClient:
         endpoint.breaker.report(admitted, up)
     return None
 
-  async def _attempt(self, call: _Call) -> Answer | Fault:
+  async def _attempt(self, call: PendingCall) -> Answer | Fault:
     """Makes one HTTP request: reserved and noted before, settled and noted after."""
     endpoint, name = call.endpoint, call.endpoint.spec.name
     if endpoint.requests is not None:
@@ -299,16 +289,16 @@ class PoolClient:
     if self._journal is not None:
       self._journal.begin(attempt)
     self.activity.in_flight += 1
-    result: Answer | Fault = _GIVEN_UP
+    result: Answer | Fault = GIVEN_UP
     try:
       with self.spans.request(call.request, dialect=endpoint.spec.dialect, host=endpoint.url.host,
                               port=endpoint.url.port) as span:
         result = await self._send(call, attempt)
         if span is not None:
-          span.end(*_span_end(result))
+          span.end(*span_end(result))
     finally:
       self.activity.in_flight -= 1
-      spent = _spent(call, result)
+      spent = spending_of(call, result)
       self.budget.settle(name, call.most_dollars, call.most_tokens, spent)
       if endpoint.tokens is not None:
         endpoint.tokens.give_back(call.most_tokens - spent.tokens - spent.possible_tokens)
@@ -316,13 +306,13 @@ class PoolClient:
       call.possible_cost += spent.possible_cost
       call.usage = result.usage if call.attempts == 1 else call.usage + result.usage
       if self._journal is not None:
-        _fill(attempt, endpoint, result, spent)
+        fill_in(attempt, endpoint, result, spent)
         self._journal.end(attempt)
     if self._journal is not None:
       await self._journal.written()
     return result
 
-  async def _send(self, call: _Call, attempt: Attempt) -> Answer | Fault:
+  async def _send(self, call: PendingCall, attempt: Attempt) -> Answer | Fault:
     """Sends the request and reads what comes back; notes the response in the attempt."""
     endpoint = call.endpoint
     try:
@@ -358,102 +348,3 @@ def wait_before(
   if asked is not None:
     return min(asked, longest)
   return jitter * min(longest, math.ldexp(backoff, attempt - 2))
-
-
-def _spent(call: _Call, result: Answer | Fault) -> Spending:
-  usage = result.usage
-  if isinstance(result, Fault) and result.possibly_billed:
-    return Spending(1, possible_tokens=call.most_tokens, possible_cost=call.most_dollars,
-                    possibly_billed=1)
-  return Spending(1, usage.tokens, usage.cost, estimated=int(usage.estimated))
-
-
-def _span_end(result: Answer | Fault) -> tuple[dict[str, Any], str | None]:
-  """What a request's span is told at its end."""
-  attributes = {"gen_ai.usage.input_tokens": result.usage.prompt_tokens,
-                "gen_ai.usage.output_tokens": result.usage.completion_tokens}
-  if isinstance(result, Answer):
-    reasons = ("length" if result.truncated else "stop",)
-    return {**attributes, "gen_ai.response.finish_reasons": reasons}, None
-  return attributes, result.outcome
-
-
-def _fill(attempt: Attempt, endpoint: Endpoint, result: Answer | Fault, spent: Spending) -> None:
-  """Notes what became of an attempt."""
-  usage = result.usage
-  attempt.possible_tokens, attempt.possible_cost = spent.possible_tokens, spent.possible_cost
-  attempt.seconds = time.time() - attempt.began
-  attempt.prompt_tokens, attempt.completion_tokens = usage.prompt_tokens, usage.completion_tokens
-  attempt.cached_tokens, attempt.reasoning_tokens = usage.cached_tokens, usage.reasoning_tokens
-  attempt.cost, attempt.estimated = usage.cost, usage.estimated
-  if attempt.response is not None:
-    attempt.response = endpoint.hidden(attempt.response)
-  if isinstance(result, Answer):
-    attempt.outcome = "truncated" if result.truncated else "answered"
-    if endpoint.key is not None:
-      said = result.text + result.reasoning
-      if endpoint.hidden(said) != said:
-        attempt.response = _without_key(endpoint, result)
-  else:
-    attempt.outcome = ("refused" if result.outcome == "refused" else
-                       "given up" if result is _GIVEN_UP else "failed")
-    attempt.error = endpoint.error_line(result.error)
-
-
-def _without_key(endpoint: Endpoint, answer: Answer) -> bytes:
-  """A body that says the same; in the one that came, a key may be spread over the events."""
-  choice = {
-      "message": {"content": endpoint.hidden(answer.text),
-                  "reasoning": endpoint.hidden(answer.reasoning)},
-      "finish_reason": "length" if answer.truncated else "stop"}
-  return json.dumps({"choices": [choice]}).encode()
-
-
-def _record(call: _Call, result: Answer | Fault) -> CallRecord:
-  """The record of a call that asked its endpoint."""
-  latency = 0.0 if call.began is None else time.monotonic() - call.began
-  usage = call.usage
-  if call.possibly_billed:
-    usage = replace(usage, possible_cost=call.possible_cost)
-  return _made(
-      call.endpoint, call.request, result, usage=usage, latency=latency,
-      attempts=call.attempts, possibly_billed=call.possibly_billed)
-
-
-def _replayed(endpoint: Endpoint, request: Mapping[str, Any], found: Attempt) -> CallRecord:
-  """The record of a call that the journal knows."""
-  if found.outcome in ("answered", "truncated"):
-    result = read_answer(found.response, endpoint.spec, len(found.request))
-  elif found.outcome == "refused":
-    result = read_error(found.status, found.response, {}, endpoint.spec)
-  else:
-    result = Fault(found.error)
-  usage = Usage(
-      found.prompt_tokens, found.completion_tokens, found.cost, found.cached_tokens,
-      found.reasoning_tokens, found.possible_cost, bool(found.estimated))
-  return _made(
-      endpoint, request, result, usage=usage, latency=found.seconds, attempts=0,
-      source="journal")
-
-
-def _made(
-    endpoint: Endpoint, request: Mapping[str, Any], result: Answer | Fault, **rest
-) -> CallRecord:
-  if isinstance(result, Answer):
-    return CallRecord(
-        endpoint.spec.name, request, endpoint.hidden(result.text),
-        outcome="truncated" if result.truncated else "answered",
-        reasoning=endpoint.hidden(result.reasoning), **rest)
-  return CallRecord(
-      endpoint.spec.name, request, "", outcome=result.outcome,
-      error=endpoint.error_line(result.error), overflow=result.overflow, **rest)
-
-
-def _continued(first: CallRecord, following: CallRecord) -> CallRecord:
-  """One record of a worker's call and that of the one who was asked in its place."""
-  return replace(
-      following, worker=first.worker,
-      fallback=following.worker if following.answers else None,
-      usage=first.usage + following.usage, latency=first.latency + following.latency,
-      attempts=first.attempts + following.attempts,
-      possibly_billed=first.possibly_billed + following.possibly_billed)

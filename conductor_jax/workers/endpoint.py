@@ -10,9 +10,10 @@ from urllib.parse import quote
 from yarl import URL
 
 from conductor_jax.errors import UserError
+from conductor_jax.workers.breaker import Breaker
 from conductor_jax.workers.dialects import Dialect, accepted_messages, dialect, request_options
 from conductor_jax.workers.pool import Pool, WorkerSpec
-from conductor_jax.workers.turns import Breaker, FairSemaphore, Pace
+from conductor_jax.workers.turns import FairSemaphore, Pace
 
 _OWN_PARAMETERS = ("messages", "model", "n", "seed", "stream", "stream_options")
 _ERROR_LENGTH = 300

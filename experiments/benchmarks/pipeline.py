@@ -72,7 +72,7 @@ def halves_of_cores() -> tuple[set[int], set[int]]:
 
 def run_iterations(
     config: ConfigDict, policy: Policy | None, *, iterations: int, staleness: int, latency: float,
-    cores: set[int]
+    cores: set[int] | None
 ) -> tuple[Policy, dict[str, float]]:
   """GRPO from a policy, or from a warm start where there is none yet.
 
@@ -82,7 +82,8 @@ def run_iterations(
     iterations: that are timed.
     staleness: `rollout.max_staleness`.
     latency: seconds that a worker takes.
-    cores: of everything that is not done in this thread: the server, the executor, grading.
+    cores: of everything that is not done in this thread: the server, the executor, grading; None
+      for any.
 
   Returns:
     The policy that it began with, and the median of everything that the timed iterations recorded.
@@ -92,8 +93,9 @@ def run_iterations(
   config.grpo.iterations = iterations + _COMPILED
   with tempfile.TemporaryDirectory() as folder, open_run(config, Path(folder)) as run, \
       contextlib.closing(Graders()) as graders:
-    # The server is started from that thread, and inherits them.
-    run.portal.call(os.sched_setaffinity, 0, cores)
+    if cores is not None:
+      # The server is started from that thread, and inherits them.
+      run.portal.call(os.sched_setaffinity, 0, cores)
     policy = train_sft(run) if policy is None else policy
     # GRPO gives the arrays away.
     begin = replace(policy, trained=jax.tree.map(jnp.copy, policy.trained))
@@ -105,7 +107,7 @@ def run_iterations(
                   for name in ("seconds", "seconds_waiting", "seconds_training")}
 
 
-def measure(config: ConfigDict, iterations: int, cores: set[int]) -> dict[str, float]:
+def measure(config: ConfigDict, iterations: int, cores: set[int] | None) -> dict[str, float]:
   """What the program prints."""
   run = partial(run_iterations, config, cores=cores)
   policy, quick = run(None, iterations=4, staleness=0, latency=0.0)
@@ -129,7 +131,7 @@ def measure(config: ConfigDict, iterations: int, cores: set[int]) -> dict[str, f
 def main(arguments: list[str]) -> None:
   if len(arguments) > 1:
     raise app.UsageError(f"unknown arguments: {' '.join(arguments[1:])}")
-  others = os.sched_getaffinity(0)
+  others = None
   if _PYTHON.value:
     ours, others = halves_of_cores()
     # Before JAX starts its threads, which inherit it.
