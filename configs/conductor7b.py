@@ -7,6 +7,10 @@
 are the paper's (arXiv 2512.04388): AdamW at 1e-6 without weight decay, cosine after 3 % of warm-up,
 clip 0.2, advantages over the group's standard deviation, no KL term, temperature 1.
 
+The workers are simulated. Those of the paper are asked, and paid, with
+
+    --config.pool.source=paper --config.pool.budget.dollars=2000
+
 The mesh is that of 2 × H100 80 GB. A name after a colon chooses other devices:
 
     --config=configs/conductor7b.py:v5e-16       16 TPU v5e, as v5e:4x4; on several hosts, so only

@@ -259,8 +259,8 @@ def _spending_table(spending: Mapping[str, Mapping[str, Any]]) -> str:
   total = sum(spent["cost"] for spent in spending.values())
   return (f"<p>${total:,.4f} in all. A request without an answer may have been billed all the "
           "same: what it may have cost at most stands apart.</p>") + _table(
-      ["", "requests", "tokens", "dollars", "of them estimated", "possibly billed",
-       "for dollars, at most"], rows)
+      ["", "requests", "tokens", "dollars", "requests with estimated tokens",
+       "requests possibly billed", "dollars of these, at most"], rows)
 
 
 def _spread(rows: Sequence[Mapping[str, Any]], count: int) -> list[Mapping[str, Any]]:
