@@ -136,9 +136,6 @@ def default_config() -> ConfigDict:
           # probed.
           "breaker_failures": 10,
           "breaker_cooldown": 1.0,
-          # Whether the workers' fallbacks are asked where one is unavailable. In training, a plan
-          # would be rewarded for what another worker did.
-          "fallbacks": False,
           # What a run may spend in its life, 0 for no limit; when it is spent, the run stops at a
           # checkpoint, and goes on with a higher one.
           "budget": {
@@ -153,7 +150,8 @@ def default_config() -> ConfigDict:
           # answers from the journal; "replay-or-record" pays for those that are not in it.
           "journal": {
               "mode": "record",
-              # "" is journal.sqlite in the work directory.
+              # "" is journal.sqlite in the work directory. In another one, what others have spent
+              # stands beside this run's, so it cannot be had with a budget.
               "path": "",
           },
           # Workers that are one model, each with a temperature of its own.
@@ -357,6 +355,11 @@ def check_config(config: ConfigDict) -> None:
     refuse("pool.budget.workers",
            "must be triples of a worker's name, dollars, tokens or calls, and a limit above 0, "
            "such as (('gpt-5', 'dollars', 50.0),)")
+  budget = config.pool.budget
+  if config.pool.journal.path and (
+      budget.dollars or budget.tokens or budget.calls or budget.workers):
+    refuse("pool.journal.path", "a budget counts what is in the run's own journal: leave the path "
+           "empty, or set no pool.budget")
   if config.pool.source == "frontier" and config.tasks.source != "files":
     refuse("pool.source", "the simulated frontier models know tasks.source=files only")
   if config.pool.source == "arena" and config.tasks.source != "arena":

@@ -162,10 +162,12 @@ def open_workers(
         read_timeout=options.read_timeout or None, max_attempts=options.max_attempts,
         longest_wait=options.longest_wait, max_in_flight=options.max_in_flight,
         breaker_failures=options.breaker_failures, breaker_cooldown=options.breaker_cooldown,
-        fallbacks=options.fallbacks, journal=journal,
+        journal=journal,
         budget=Budget(
             Allowance(options.budget.dollars or None, options.budget.tokens or None,
-                      options.budget.calls or None), limits, journal.spent()))))
+                      options.budget.calls or None), limits,
+            # Another journal holds what others have spent.
+            {} if options.journal.path else journal.spent()))))
     yield Workers(portal, client, Executor(
         client, context=workflow.context, deadline=workflow.deadline or None,
         share_identical_calls=workflow.share_identical_calls))

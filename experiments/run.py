@@ -98,5 +98,8 @@ def open_run(config: ConfigDict, workdir: Path) -> Iterator[Run]:
     # with all calls on it, need not go through it again and again.
     gc.collect()
     gc.freeze()
-    yield Run(
-        config, workdir, clock, terminal, stop, portal, client, executor, splits, chat, policy)
+    try:
+      yield Run(
+          config, workdir, clock, terminal, stop, portal, client, executor, splits, chat, policy)
+    finally:
+      gc.unfreeze()

@@ -110,6 +110,14 @@ def test_an_impossible_value_is_refused_in_one_line_that_names_it(key, value, re
   assert message.startswith(f"--config.{key}={value}: ") and remedy in message
 
 
+def test_a_budget_is_that_of_the_runs_own_journal():
+  shared = {"pool__journal__path": "others.sqlite"}
+  check_config(with_values(**shared))
+  for budget in ({"pool__budget__calls": 5}, {"pool__budget__workers": (("a", "calls", 5),)}):
+    with pytest.raises(UserError, match="pool.journal.path=others.sqlite: a budget counts what is"):
+      check_config(with_values(**shared, **budget))
+
+
 def test_servers_are_either_started_or_attached_to_and_sleep_only_where_nothing_is_sampled():
   vllm = dict(rollout__sampler="vllm", rollout__vllm__python="python3")
   check(with_values(**vllm))

@@ -77,6 +77,7 @@ class Pipeline(Generic[Group]):
     self._begun: dict[int, _Begun] = {}
     self._fault: BaseException | None = None
     self._changed = asyncio.Event()
+    self._closed = False
 
   async def start(self, step: int, record: Mapping[str, Any]) -> None:
     """Begins before `step`, whose weights are loaded.
@@ -106,25 +107,28 @@ class Pipeline(Generic[Group]):
     """Waits for the batch of a step: of the groups that are done, those begun first.
 
     Raises:
-      Whatever `collect` or `load` raised.
+      Whatever `load` raised, or `collect` where its group is needed for the batch.
     """
     dropped = 0
     while True:
       self._changed.clear()
       if self._fault is not None:
         raise self._fault
-      fresh = []
+      fresh, failed = [], []
       for number, begun in list(self._begun.items()):
         if not begun.group.done():
           continue
-        # A fault is raised here.
-        if step - begun.group.result().oldest_version > self._max_staleness:
+        if begun.group.exception() is not None:
+          failed.append(begun.group)
+        elif step - begun.group.result().oldest_version > self._max_staleness:
           del self._begun[number]
           dropped += 1
         else:
           fresh.append(number)
       if len(fresh) >= self._groups:
         break
+      if failed:
+        failed[0].result()  # raises the fault
       self._begin()
       await self._changed.wait()
     groups = [self._begun.pop(number).group.result() for number in fresh[:self._groups]]
@@ -141,7 +145,8 @@ class Pipeline(Generic[Group]):
     await asyncio.gather(*(begun.group for begun in self._begun.values()), return_exceptions=True)
 
   async def close(self) -> None:
-    """Ends what is being collected."""
+    """Ends what is being collected; nothing is begun after it."""
+    self._closed = True
     for begun in self._begun.values():
       begun.group.cancel()
     await asyncio.gather(*(begun.group for begun in self._begun.values()), return_exceptions=True)
@@ -149,6 +154,8 @@ class Pipeline(Generic[Group]):
 
   def _begin(self) -> None:
     """Begins as many groups as can be taken before they are too old."""
+    if self._closed:
+      return
     # One that will be too old for the next step, as far as is known, holds nobody up.
     counted = [begun for begun in self._begun.values()
                if begun.version + self._max_staleness >= self._taken]

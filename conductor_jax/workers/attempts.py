@@ -31,6 +31,7 @@ class PendingCall:
     attempts: requests made.
     possibly_billed, possible_cost: those that may have been billed without an answer, and dollars
       that they may have cost at most.
+    tokens: of all attempts, as reported or at most.
     usage: of all attempts, as reported.
   """
 
@@ -46,6 +47,7 @@ class PendingCall:
   attempts: int = 0
   possibly_billed: int = 0
   possible_cost: float = 0.0
+  tokens: int = 0
   usage: Usage = Usage()
 
 

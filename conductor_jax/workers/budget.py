@@ -159,10 +159,11 @@ class Budget:
     try:
       await waiting.turn
     except asyncio.CancelledError:
-      if not waiting.turn.cancelled():
-        self.settle(worker, dollars, tokens, Spending())  # it was admitted in the same moment
-      else:
+      turn = waiting.turn
+      if turn.cancelled():
         self._admit()  # those behind it may fit
+      elif turn.exception() is None:
+        self.settle(worker, dollars, tokens, Spending())  # it was admitted in the same moment
       raise
 
   def settle(self, worker: str, dollars: float, tokens: int, spent: Spending) -> None:

@@ -127,7 +127,7 @@ class PoolClient:
     self._stagger = Stagger(_AT_ONCE)
     endpoints = open_endpoints(
         pool, breaker_failures=breaker_failures, breaker_cooldown=breaker_cooldown,
-        longest_wait=longest_wait)
+        longest_wait=longest_wait, with_keys=journal is None or journal.mode != "replay")
     for spec in pool.workers:
       if self.budget.bounds_answers(spec.name) and spec.max_tokens is None:
         raise UserError(f"worker {spec.name!r}: nothing bounds the tokens of an answer, so no "
@@ -252,31 +252,40 @@ class PoolClient:
       try:
         await endpoint.places.acquire(call.group)
         try:
-          await self._places.acquire(call.group)
-          try:
-            # Those who waited for a place may have been let through before it went down.
-            if admitted == "probe" or not endpoint.breaker.open:
-              result = await self._attempt(call)
-              if isinstance(result, Answer):
-                up = True
-              elif result.outcome != "over_budget":  # which says nothing of the endpoint
-                up = not result.down
-              return result
-          finally:
-            self._places.release()
+          result = await self._at_pace(call, probe=admitted == "probe")
         finally:
           endpoint.places.release()
+        if isinstance(result, Answer):
+          up = True
+        elif result is not None and result.outcome != "over_budget":  # says nothing of the endpoint
+          up = not result.down
+        if result is not None:
+          return result
       finally:
         endpoint.breaker.report(admitted, up)
     return None
 
-  async def _attempt(self, call: PendingCall) -> Answer | Fault:
-    """Makes one HTTP request: reserved and noted before, settled and noted after."""
-    endpoint, name = call.endpoint, call.endpoint.spec.name
+  async def _at_pace(self, call: PendingCall, *, probe: bool) -> Answer | Fault | None:
+    """Makes one attempt when the worker's pace allows it; None if the endpoint is down by then."""
+    endpoint, before = call.endpoint, call.tokens
     if endpoint.requests is not None:
       await endpoint.requests.take(1)
     if endpoint.tokens is not None:
       await endpoint.tokens.take(call.most_tokens)
+    try:
+      await self._places.acquire(call.group)
+      try:
+        # Those who waited may have been let through before it went down.
+        return await self._attempt(call) if probe or not endpoint.breaker.open else None
+      finally:
+        self._places.release()
+    finally:
+      if endpoint.tokens is not None:
+        endpoint.tokens.give_back(call.most_tokens - (call.tokens - before))
+
+  async def _attempt(self, call: PendingCall) -> Answer | Fault:
+    """Makes one HTTP request: reserved and noted before, settled and noted after."""
+    endpoint, name = call.endpoint, call.endpoint.spec.name
     try:
       await self.budget.reserve(name, call.most_dollars, call.most_tokens)
     except BudgetError as fault:
@@ -300,8 +309,7 @@ class PoolClient:
       self.activity.in_flight -= 1
       spent = spending_of(call, result)
       self.budget.settle(name, call.most_dollars, call.most_tokens, spent)
-      if endpoint.tokens is not None:
-        endpoint.tokens.give_back(call.most_tokens - spent.tokens - spent.possible_tokens)
+      call.tokens += spent.tokens + spent.possible_tokens
       call.possibly_billed += spent.possibly_billed
       call.possible_cost += spent.possible_cost
       call.usage = result.usage if call.attempts == 1 else call.usage + result.usage

@@ -37,6 +37,7 @@ class Endpoint:
     spellings: the key, and how it may stand in JSON or in an address.
     dialect: what it accepts.
     body: the fields of every request.
+    chat_tokens: that a prompt has beside its messages, at most.
     places: its attempts in flight.
     requests: their pace, None for any.
     tokens: the pace of their tokens, None for any.
@@ -50,6 +51,7 @@ class Endpoint:
   spellings: tuple[str, ...] = field(repr=False)
   dialect: Dialect
   body: Mapping[str, Any]
+  chat_tokens: int
   places: FairSemaphore
   requests: Pace | None
   tokens: Pace | None
@@ -63,9 +65,12 @@ class Endpoint:
     return request
 
   def bound(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, float]:
-    """The most tokens and dollars that one request may take, as no token is less than a byte."""
+    """The most tokens and dollars that one request may take, as no token is less than a byte.
+
+    Where nothing bounds the answer, it is that of the prompt alone.
+    """
     spec = self.spec
-    prompt = _TOKENS_PER_CHAT + sum(
+    prompt = self.chat_tokens + sum(
         _TOKENS_PER_MESSAGE + len(message["content"].encode(errors="replace"))
         for message in messages)
     completion = spec.max_tokens or 0
@@ -92,9 +97,10 @@ class Endpoint:
 
 
 def open_endpoints(
-    pool: Pool, *, breaker_failures: int, breaker_cooldown: float, longest_wait: float
+    pool: Pool, *, breaker_failures: int, breaker_cooldown: float, longest_wait: float,
+    with_keys: bool
 ) -> tuple[Endpoint, ...]:
-  """The endpoints of a pool; arguments as in `PoolClient`.
+  """The endpoints of a pool; arguments as in `PoolClient`, and whether keys are needed.
 
   Options that a worker's dialect does not take are logged.
 
@@ -105,11 +111,12 @@ def open_endpoints(
   for spec in pool.workers:
     breakers.setdefault(spec.base_url, Breaker(
         failures=breaker_failures, cooldown=breaker_cooldown, longest=longest_wait))
-  return tuple(_open(spec, breakers[spec.base_url]) for spec in pool.workers)
+  return tuple(
+      _open(spec, spec.api_key() if with_keys else None, breakers[spec.base_url])
+      for spec in pool.workers)
 
 
-def _open(spec: WorkerSpec, breaker: Breaker) -> Endpoint:
-  key = spec.api_key()
+def _open(spec: WorkerSpec, key: str | None, breaker: Breaker) -> Endpoint:
   if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
     raise UserError(f"worker {spec.name!r}: the key in {spec.api_key_env} holds blanks, line breaks"
                     " or other characters that no HTTP header may carry")
@@ -137,10 +144,12 @@ def _open(spec: WorkerSpec, breaker: Breaker) -> Endpoint:
   headers = {"Content-Type": "application/json", "User-Agent": "conductor_jax"}
   if key is not None:
     headers["Authorization"] = f"Bearer {key}"
-  limits = spec.limits
+  limits, schema = spec.limits, body.get("response_format")
   return Endpoint(
       spec=spec, url=url, headers=headers, key=key, spellings=_spellings(key), dialect=family,
       body=body,
+      # Endpoints put the schema of an answer into the prompt.
+      chat_tokens=_TOKENS_PER_CHAT + (len(json.dumps(schema)) if schema else 0),
       places=FairSemaphore(limits.concurrent),
       requests=Pace(limits.requests_per_minute) if limits.requests_per_minute else None,
       tokens=Pace(limits.tokens_per_minute) if limits.tokens_per_minute else None,

@@ -54,8 +54,10 @@ class JournalFile:
     """Opens the file, or makes it; a second call does nothing.
 
     Raises:
-      UserError: it cannot be used.
+      UserError: it cannot be used, or something could not be written to it.
     """
+    if self._fault is not None:
+      raise self._fault
     if self._connection is None:
       try:
         self._connection = self._connected()
@@ -63,7 +65,9 @@ class JournalFile:
         raise self._unusable(fault) from fault
 
   def fetch(self, number: int) -> tuple:
-    """The row of a number."""
+    """The row of a number, written or about to be."""
+    if number in self._rows:
+      return self._rows[number]
     try:
       return self._connection.execute(
           f"SELECT {', '.join(self._columns)} FROM attempts WHERE {self._columns[-1]} = ?",
@@ -93,12 +97,19 @@ class JournalFile:
       raise self._fault
 
   async def close(self) -> None:
-    """Writes what is left, into the database itself."""
+    """Writes what is left, into the database itself.
+
+    Raises:
+      UserError: it cannot be written, and nobody was told of a fault before.
+    """
+    before = self._fault
     self._commit()
     if self._checkpoint is not None:
       await self._checkpoint
     if self._connection is not None:
       await asyncio.to_thread(self._connection.close)
+    if before is None and self._fault is not None:
+      raise self._fault
 
   def _commit(self) -> None:
     rows, self._rows = list(self._rows.values()), {}

@@ -1,7 +1,9 @@
 """Who can be asked: workers behind OpenAI-compatible endpoints."""
 
+import json
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,6 +12,8 @@ from conductor_jax.errors import UserError
 from conductor_jax.workers.dialects import dialect
 
 CAPACITIES = ("small", "medium", "large")
+# What stands in its place may be the key.
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -80,8 +84,7 @@ class WorkerSpec:
       dialect(self.dialect)
     except UserError as fault:
       raise UserError(f"worker {self.name!r}: {fault}") from fault
-    if self.api_key_env is not None and not self.api_key_env.isidentifier():
-      # What stands there in its place may be the key.
+    if self.api_key_env is not None and not _VARIABLE.fullmatch(self.api_key_env):
       raise UserError(f"worker {self.name!r}: api_key_env must be the name of an environment "
                       "variable that holds the key")
     if self.capacity not in CAPACITIES:
@@ -96,6 +99,10 @@ class WorkerSpec:
       rate = getattr(self.limits, key)
       if rate is not None and not rate > 0:
         refuse(f"limits.{key}", rate, "must be above 0, or None for no limit")
+    try:
+      json.dumps(dict(self.sampling), allow_nan=False)
+    except (TypeError, ValueError):
+      refuse("sampling", self.sampling, "must be what JSON can hold")
     longest = self.sampling.get("max_tokens", 1)
     if type(longest) is not int or longest < 1:
       refuse("sampling.max_tokens", longest, "must be a whole number above 0")

@@ -23,6 +23,13 @@ _NOT_BILLED = frozenset((409, 429, 503, 529))
 _OVERFLOW = re.compile(
     r"context[ _]length|context[ _]window|maximum context|prompt is too long|too many tokens|"
     r"input tokens? count|longer than the max", re.IGNORECASE)
+# What HTTP 400 says of an account, a key or a worker's options, whatever it was asked: Anthropic's
+# empty account, Gemini's bad key, parameters that a model does not take.
+_SETTINGS = re.compile(
+    r"credit balance|billing|quota|api[ _]key|permission|"
+    r"(unsupported|unknown|unrecognized|invalid) (request )?(parameter|argument|field|name|value)|"
+    r"(parameter|argument|value)s? (is|are) not (supported|permitted|allowed)|"
+    r"extra (inputs|fields)|unsupported_(parameter|value)", re.IGNORECASE)
 _CHARACTERS_PER_TOKEN = 4
 _THINKING = re.compile(r"<think>(.*?)(?:</think>|\Z)", re.DOTALL)
 
@@ -153,6 +160,9 @@ def read_error(
   error = f"HTTP {status}: {said}"
   if 400 <= status < 500 and status not in _RETRIED_4XX:
     overflow = status in (400, 413, 422) and _OVERFLOW.search(said) is not None
+    if not overflow and status in (400, 422) and _SETTINGS.search(said):
+      return Fault(f"HTTP {status}: check the key, the account and the sampling options of worker "
+                   f"{spec.name!r}: {said}", final=True)
     return Fault(error, "refused", final=True, overflow=overflow)
   return Fault(
       error, wait=retry_after(headers), down=status >= 500,

@@ -11,6 +11,7 @@ Prints one JSON line:
                               and of an aiohttp session that makes as many calls in that order
     calls_per_second          the same workflows, 64 at a time, without latency
     cpu_ms_per_call           of this process, 64 calls at a time, 400 words for 200
+    cpu_ms_per_call_without_journal    the same without the journal
     bare_cpu_ms_per_call      of an aiohttp session that does the same and looks into no answer
     journal_overhead          what the journal adds to the time of 20,000 calls of 100 ms ± 20 %,
                               256 at a time, in blocks with and without it that take turns

@@ -81,6 +81,22 @@ def test_a_run_asked_to_stop_saves_the_step_it_is_at(tmp_path):
   assert kept.newest() == 3
 
 
+def test_a_run_asked_to_stop_begins_no_rollouts_with_new_weights(tmp_path):
+  published, asked = [], []
+  with pytest.raises(Interrupted):
+    train_phase(
+        counting_phase(9, published=published), fresh(), start=0, checkpoints=Kept(tmp_path),
+        write=lambda step, values: None, stop=lambda: asked.append(0) or len(asked) > 2)
+  # Asked twice a step, before and after: the first step is published, the second is not.
+  assert published == [(0, 1)]
+  # The last weights are, for they are measured.
+  published.clear()
+  train_phase(
+      counting_phase(1, published=published), fresh(), start=0, checkpoints=Kept(tmp_path),
+      write=lambda step, values: None, stop=lambda: True)
+  assert published == [(0, 1)]
+
+
 def test_three_steps_in_a_row_without_a_finite_gradient_stop_the_run(tmp_path):
   kept, written = Kept(tmp_path), []
   with pytest.raises(UserError) as fault:

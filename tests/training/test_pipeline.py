@@ -238,6 +238,33 @@ async def test_a_fault_of_a_group_or_of_loading_is_raised_where_the_batch_is_wai
       await taking
 
 
+async def test_a_fault_of_a_group_that_a_batch_does_not_need_waits_for_one_that_does():
+  rollouts = await started(max_staleness=1)
+  rollouts.faults[2] = OSError("broken")
+  rollouts.end(2)
+  await settle()
+  rollouts.end(0, 1)
+  assert numbers(await rollouts.take(0)) == [0, 1]
+  await rollouts.advance(1)
+  with pytest.raises(OSError, match="broken"):
+    await rollouts.take(1)
+
+
+async def test_nothing_is_begun_after_the_end():
+  rollouts = await started(max_staleness=0)
+  rollouts.end(0, 1)
+  await rollouts.take(0)
+  rollouts.loading.clear()
+  rollouts.staged = 1
+  loading = asyncio.create_task(rollouts.pipeline.advance(1))
+  await settle()
+  await rollouts.pipeline.close()
+  rollouts.loading.set()
+  await loading
+  await settle()
+  assert rollouts.begun == [0, 1]
+
+
 async def test_draining_waits_for_what_is_under_way_and_leaves_it_in_the_record():
   rollouts = await started(max_staleness=0)
   rollouts.faults[1] = OSError("broken")

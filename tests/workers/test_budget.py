@@ -108,6 +108,19 @@ async def test_one_who_is_let_through_in_the_moment_it_goes_away_gives_its_room_
   assert budget.spending()["a"] == Spending()
 
 
+async def test_one_who_is_turned_away_in_the_moment_it_goes_away_gives_back_nothing():
+  budget = Budget(Allowance(dollars=1.0))
+  await budget.reserve("a", 1.0, 0)
+  waiting = asyncio.create_task(budget.reserve("a", 1.0, 0))
+  await asyncio.sleep(0)
+  budget.settle("a", 1.0, 0, Spending(1, cost=1.0))
+  waiting.cancel()
+  with pytest.raises(asyncio.CancelledError):
+    await waiting
+  with pytest.raises(BudgetError):
+    await budget.reserve("a", 0.5, 0)
+
+
 async def test_a_worker_has_a_budget_of_its_own_within_the_runs():
   budget = Budget(Allowance(dollars=3.0), {"a": Allowance(calls=1)})
   assert budget.bounds_answers("a") and budget.bounds_answers("b")

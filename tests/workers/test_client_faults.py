@@ -131,6 +131,21 @@ async def test_a_connection_that_takes_too_long_was_never_a_request():
   assert record.usage == Usage()
 
 
+@pytest.mark.parametrize(("status", "said"), [
+    (400, "Your credit balance is too low to access the Anthropic API."),
+    (400, "API key not valid. Please pass a valid API key."),
+    (400, "Unsupported parameter: 'max_tokens' is not supported with this model."),
+    (400, "Unknown name \"seed\": Cannot find field."),
+    (422, "Extra inputs are not permitted")])
+async def test_a_bad_account_or_option_is_not_the_plans_fault(endpoint, status, said):
+  endpoint.script = [reply({"error": {"message": said}}, status)]
+  record = await call(endpoint)
+  assert (record.outcome, record.attempts, endpoint.hits) == ("unavailable", 1, 1)
+  assert record.error.startswith(
+      f"HTTP {status}: check the key, the account and the sampling options of worker 'solver': ")
+  assert record.possibly_billed == 0
+
+
 @pytest.mark.parametrize("status", [400, 405, 413, 422])
 async def test_other_client_errors_are_refused_without_a_retry(endpoint, status):
   endpoint.script = [reply({"error": {"message": "too long"}}, status)]

@@ -10,7 +10,7 @@ import pytest
 
 from conductor_jax.errors import UserError
 from conductor_jax.workers.budget import Allowance, Budget, Spending
-from conductor_jax.workers.journal import Journal
+from conductor_jax.workers.journal import Attempt, Journal
 from tests.workers.endpoint import (
     DEAD,
     MESSAGES,
@@ -226,6 +226,27 @@ REPLAYED = {
     "no usage": completion(usage=None),
     "no ASCII": completion("vier, çà, 四 \0"),
 }
+
+
+async def test_replay_or_record_finds_an_answer_in_the_turn_it_is_noted_in(path):
+  async with Journal(path, "replay-or-record") as journal:
+    attempt = Attempt(b"key", "solver", 7, 0.0, "{}", 0, 0.0, outcome="answered", response=b"4")
+    assert journal.find(b"key") is None
+    journal.begin(attempt)
+    journal.end(attempt)
+    assert journal.find(b"key") == attempt
+    await journal.written()
+    assert journal.find(b"key") == attempt
+
+
+async def test_replay_needs_no_key(endpoint, path, monkeypatch):
+  monkeypatch.setenv("SOLVER_KEY", "sk-0123456789abcdef")
+  worker = spec(endpoint.base_url, api_key_env="SOLVER_KEY")
+  await call(path, worker)
+  monkeypatch.delenv("SOLVER_KEY")
+  assert (await call(path, worker, mode="replay")).source == "journal"
+  with pytest.raises(UserError, match="SOLVER_KEY"):
+    await call(path, worker)
 
 
 @pytest.mark.parametrize("mode", ["record", "replay", "replay-or-record"])

@@ -146,6 +146,9 @@ async def test_an_answer_that_cannot_be_written_is_not_used(endpoint, path):
         assert isinstance(fault, UserError)
         assert str(path) in str(fault) and "mend it and start again" in str(fault)
         assert "\n" not in str(fault)
+      # No other one is paid for.
+      with pytest.raises(UserError, match="mend it and start again"):
+        await client.call(0, MESSAGES, seed=4)
       # What it cost is known all the same.
       assert client.budget.spending()["solver"].calls == 4
   assert query(path, "PRAGMA integrity_check") == [("ok",)]

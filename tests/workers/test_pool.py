@@ -25,6 +25,8 @@ def spec(name="solver", **changes):
     ({"sampling": {"max_tokens": 64}, "context_length": 64},
      "context_length=64 must be above sampling.max_tokens=64"),
     ({"context_length": 0}, "context_length=0 must be above"),
+    ({"sampling": {"stop": {"x"}}}, "sampling={'stop': {'x'}} must be what JSON can hold"),
+    ({"sampling": {"temperature": math.nan}}, "sampling={'temperature': nan} must be what JSON"),
 ])
 def test_a_worker_that_cannot_be_is_refused_by_name_field_and_value(changes, message):
   with pytest.raises(UserError) as fault:
@@ -33,7 +35,7 @@ def test_a_worker_that_cannot_be_is_refused_by_name_field_and_value(changes, mes
   assert "\n" not in str(fault.value)
 
 
-@pytest.mark.parametrize("key", ["sk-canary", "", "SOLVER KEY"])
+@pytest.mark.parametrize("key", ["sk-canary", "gsk_canary", "hf_Canary", "", "SOLVER KEY"])
 def test_a_key_in_place_of_its_variable_is_refused_without_showing_it(key):
   with pytest.raises(UserError) as fault:
     spec(api_key_env=key)
