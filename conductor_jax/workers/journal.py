@@ -86,6 +86,12 @@ _COLUMNS = tuple(field.name for field in fields(Attempt))
 _row = attrgetter(*_COLUMNS)
 _LASTING = ("answered", "truncated", "refused")  # another try would bring no more
 _ANSWERS = f"SELECT key, id FROM attempts WHERE outcome IN {_LASTING} ORDER BY id"
+_USAGE = ("prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens", "cost",
+          "possible_cost")
+_BEFORE = f"""
+SELECT key, {", ".join(f"sum({name})" for name in _USAGE)} FROM attempts WHERE outcome = 'failed'
+GROUP BY key
+"""
 _FAILURES = f"SELECT key, max(id) FROM attempts WHERE outcome NOT IN {_LASTING} GROUP BY key"
 _SPENT = """
 SELECT worker, sum(outcome IS NOT 'not sent'), sum(prompt_tokens + completion_tokens), sum(cost),
@@ -127,6 +133,7 @@ class Journal:
     self._begun: dict[int, Attempt] = {}
     self._timer: asyncio.TimerHandle | None = None
     self._recorded: dict[bytes, deque[int]] = defaultdict(deque)
+    self._failed: dict[bytes, tuple[float, ...]] = {}
     self._spent: dict[str, Spending] = {}
     first = 1
     if path.exists():
@@ -151,7 +158,7 @@ class Journal:
     return dict(self._spent)
 
   def find(self, key: bytes) -> Attempt | None:
-    """The request that the same call ended with earlier.
+    """The request that the same call ended with earlier, with the usage of those before it.
 
     Raises:
       UserError: there is none, and the mode is "replay"; or what will come of the call could not be
@@ -170,7 +177,11 @@ class Journal:
     found = ids.popleft()
     if self.mode != "record":
       ids.append(found)
-    return Attempt(*self._file.fetch(found))
+    attempt = Attempt(*self._file.fetch(found))
+    if attempt.outcome in _LASTING and key in self._failed:
+      for name, amount in zip(_USAGE, self._failed.pop(key), strict=True):
+        setattr(attempt, name, getattr(attempt, name) + amount)
+    return attempt
 
   def begin(self, attempt: Attempt) -> None:
     """Notes an attempt that is about to be made. It is written unless it ends at once."""
@@ -204,6 +215,7 @@ class Journal:
     """Takes up what earlier processes have recorded; returns the first free id."""
     for key, number in connection.execute(_ANSWERS):
       self._recorded[key].append(number)
+    self._failed = {key: amounts for key, *amounts in connection.execute(_BEFORE)}
     if self.mode == "replay":  # of calls that brought no answer, what they ended with
       for key, number in connection.execute(_FAILURES):
         if key not in self._recorded:

@@ -239,6 +239,15 @@ async def test_replay_or_record_finds_an_answer_in_the_turn_it_is_noted_in(path)
     assert journal.find(b"key") == attempt
 
 
+async def test_a_replayed_answer_has_the_usage_of_the_attempts_before_it_too(endpoint, path):
+  billed = {"error": "overloaded", "usage": {"prompt_tokens": 100, "completion_tokens": 10}}
+  endpoint.script = [reply({}, 500), reply(billed), reply(completion())]
+  recorded = await call(path, spec(endpoint.base_url))
+  assert recorded.attempts == 3 and recorded.usage.possible_cost > 0
+  assert recorded.usage.prompt_tokens == 1100
+  assert (await call(path, spec(endpoint.base_url), mode="replay")).usage == recorded.usage
+
+
 async def test_replay_needs_no_key(endpoint, path, monkeypatch):
   monkeypatch.setenv("SOLVER_KEY", "sk-0123456789abcdef")
   worker = spec(endpoint.base_url, api_key_env="SOLVER_KEY")
