@@ -300,6 +300,10 @@ class PoolClient:
     self.activity.in_flight += 1
     result: Answer | Fault = GIVEN_UP
     try:
+      if self._journal is not None and self.budget.bounds_answers(name):
+        # A process that is killed must not forget what it may owe.
+        self._journal.write_begun()
+        await self._journal.written()
       with self.spans.request(call.request, dialect=endpoint.spec.dialect, host=endpoint.url.host,
                               port=endpoint.url.port) as span:
         result = await self._send(call, attempt)

@@ -1,9 +1,10 @@
 """The journal of a run: every request to a worker, in an SQLite file, before its answer is used.
 
 What came of a request is written before the caller is told; that it was begun, as soon as it has
-taken a twentieth of a second. A run that was killed and begins again takes from here what it has
-paid for. The file is in WAL mode with `synchronous=NORMAL`: a kill of the process loses nothing
-that was written, a power cut may lose the last moments, and neither damages the file.
+taken a twentieth of a second, and before it is sent where a budget counts on it. A run that was
+killed and begins again takes from here what it has paid for. The file is in WAL mode with
+`synchronous=NORMAL`: a kill of the process loses nothing that was written, a power cut may lose the
+last moments, and neither damages the file.
 
     SELECT worker, outcome, count(*), sum(cost) FROM attempts GROUP BY worker, outcome;
 """
@@ -148,9 +149,7 @@ class Journal:
     return self
 
   async def __aexit__(self, *exception) -> None:
-    if self._timer is not None:
-      self._timer.cancel()
-    self._write_begun()
+    self.write_begun()
     await self._file.close()
 
   def spent(self) -> dict[str, Spending]:
@@ -188,7 +187,7 @@ class Journal:
     attempt.id = next(self._ids)
     self._begun[attempt.id] = attempt
     if self._timer is None:
-      self._timer = asyncio.get_running_loop().call_later(_AT_ONCE, self._write_begun)
+      self._timer = asyncio.get_running_loop().call_later(_AT_ONCE, self.write_begun)
 
   def end(self, attempt: Attempt) -> None:
     """Notes what came of it. It is written once `written` has returned."""
@@ -205,8 +204,11 @@ class Journal:
     """
     await self._file.committed()
 
-  def _write_begun(self) -> None:
-    self._timer = None
+  def write_begun(self) -> None:
+    """Notes that the attempts under way have begun. It is written once `written` has returned."""
+    if self._timer is not None:
+      self._timer.cancel()
+      self._timer = None
     begun, self._begun = self._begun, {}
     for attempt in begun.values():
       self._file.write(_row(attempt))

@@ -1,7 +1,9 @@
 import asyncio
+import contextlib
 import json
 import math
 import random
+import sqlite3
 
 import pytest
 from aiohttp import web
@@ -9,6 +11,7 @@ from aiohttp import web
 from conductor_jax.errors import UserError
 from conductor_jax.workers.budget import Allowance, Budget, told
 from conductor_jax.workers.call import Usage
+from conductor_jax.workers.journal import Journal
 from tests.workers.endpoint import (
     DEAD,
     MESSAGES,
@@ -201,3 +204,21 @@ def test_a_budget_wants_a_bound_on_answers(changes, works):
   else:
     with pytest.raises(UserError, match="worker 'solver': nothing bounds the tokens of an answer"):
       client_of(spec(DEAD, **changes), budget=budget)
+
+
+@pytest.mark.parametrize(("allowance", "noted"), [
+    (Allowance(dollars=1.0), [(None, pytest.approx(WORST))]), (Allowance(calls=9), [])])
+async def test_with_a_budget_of_money_a_request_is_in_the_journal_before_it_is_sent(
+    endpoint, tmp_path, allowance, noted):
+  path, seen = tmp_path / "journal.sqlite", []
+
+  async def look(request):
+    with contextlib.closing(sqlite3.connect(path)) as journal:
+      seen.extend(journal.execute("SELECT outcome, possible_cost FROM attempts"))
+    return web.json_response(billing())
+
+  endpoint.script = [look]
+  async with Journal(path) as journal, client_of(
+      spec(endpoint.base_url, **LIMITED), journal=journal, budget=Budget(allowance)) as client:
+    assert (await client.call(0, MESSAGES)).outcome == "answered"
+  assert seen == noted
