@@ -22,14 +22,14 @@ async def test_those_who_wait_for_their_pace_do_not_reach_an_endpoint_that_went_
   async with guarded(paced, max_attempts=1, breaker_cooldown=60.0, longest_wait=60.0) as client:
     calls = [asyncio.create_task(client.call(0, MESSAGES)) for _ in range(100)]
     await asyncio.sleep(0.5)  # in which 48 would be sent
-    assert endpoint.hits == 5
+    assert 5 <= endpoint.hits < 12  # one or another was on its way
     for each in calls:
       each.cancel()
     await asyncio.gather(*calls, return_exceptions=True)
 
 
 async def test_those_who_wait_for_their_pace_leave_the_places_to_other_workers(endpoint):
-  slow = spec(endpoint.base_url, name="slow", limits=Limits(requests_per_minute=60))
+  slow = spec(endpoint.base_url, name="slow", limits=Limits(requests_per_minute=3))
   async with client_of(slow, spec(endpoint.base_url), max_in_flight=2) as client:
     calls = [asyncio.create_task(client.call(0, MESSAGES)) for _ in range(8)]
     await until(lambda: endpoint.hits == 1)
