@@ -23,7 +23,7 @@ class PendingCall:
     endpoint: who is asked.
     request: the JSON body.
     data: the same as bytes.
-    key: of the call, in the journal.
+    key: of the call, in the journal; empty where there is none.
     seed: of the call, None if it has none.
     group: the queue that it waits in.
     most_tokens, most_dollars: that an attempt may take.
@@ -65,8 +65,7 @@ def span_end(result: Answer | Fault) -> tuple[dict[str, Any], str | None]:
   attributes = {"gen_ai.usage.input_tokens": result.usage.prompt_tokens,
                 "gen_ai.usage.output_tokens": result.usage.completion_tokens}
   if isinstance(result, Answer):
-    reasons = ("length" if result.truncated else "stop",)
-    return {**attributes, "gen_ai.response.finish_reasons": reasons}, None
+    return {**attributes, "gen_ai.response.finish_reasons": (result.finish_reason,)}, None
   return attributes, result.outcome
 
 
@@ -81,7 +80,7 @@ def fill_in(attempt: Attempt, endpoint: Endpoint, result: Answer | Fault, spent:
   if attempt.response is not None:
     attempt.response = endpoint.hidden(attempt.response)
   if isinstance(result, Answer):
-    attempt.outcome = "truncated" if result.truncated else "answered"
+    attempt.outcome = result.outcome
     if endpoint.key is not None:
       said = result.text + result.reasoning
       if endpoint.hidden(said) != said:
@@ -97,7 +96,7 @@ def _without_key(endpoint: Endpoint, answer: Answer) -> bytes:
   choice = {
       "message": {"content": endpoint.hidden(answer.text),
                   "reasoning": endpoint.hidden(answer.reasoning)},
-      "finish_reason": "length" if answer.truncated else "stop"}
+      "finish_reason": answer.finish_reason}
   return json.dumps({"choices": [choice]}).encode()
 
 
@@ -133,19 +132,8 @@ def _made(
 ) -> CallRecord:
   if isinstance(result, Answer):
     return CallRecord(
-        endpoint.spec.name, request, endpoint.hidden(result.text),
-        outcome="truncated" if result.truncated else "answered",
+        endpoint.spec.name, request, endpoint.hidden(result.text), outcome=result.outcome,
         reasoning=endpoint.hidden(result.reasoning), **rest)
   return CallRecord(
       endpoint.spec.name, request, "", outcome=result.outcome,
       error=endpoint.error_line(result.error), overflow=result.overflow, **rest)
-
-
-def continued(first: CallRecord, following: CallRecord) -> CallRecord:
-  """One record of a worker's call and that of the one who was asked in its place."""
-  return replace(
-      following, worker=first.worker,
-      fallback=following.worker if following.answers else None,
-      usage=first.usage + following.usage, latency=first.latency + following.latency,
-      attempts=first.attempts + following.attempts,
-      possibly_billed=first.possibly_billed + following.possibly_billed)

@@ -1,7 +1,7 @@
 """What became of one call of a worker, and what it cost."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 # What became of a call:
@@ -9,8 +9,8 @@ from typing import Any, Literal
 #   truncated    the worker ran out of tokens; what it wrote is its answer
 #   refused      the endpoint rejected this request for good (such as HTTP 400, 413, 422)
 #   unavailable  the endpoint could not be used, which is not the plan's fault: at once for a bad
-#                key, no money or a wrong model name (HTTP 401 to 404), else after all retries or at
-#                the workflow's deadline
+#                key, no money, a wrong model name or option (HTTP 401 to 404, and 400 or 422 that
+#                say so), else after all retries or at the workflow's deadline
 #   over_budget  the budget had no room for it
 #   skipped      an earlier step it depends on brought no answer
 Outcome = Literal["answered", "truncated", "refused", "unavailable", "over_budget", "skipped"]
@@ -95,3 +95,10 @@ class CallRecord:
   def answers(self) -> bool:
     """Whether there is an answer, whole or not."""
     return self.outcome in ("answered", "truncated")
+
+  def after(self, earlier: "CallRecord") -> "CallRecord":
+    """This record, with what an earlier one of the same call has taken added."""
+    return replace(
+        self, usage=earlier.usage + self.usage, latency=earlier.latency + self.latency,
+        attempts=earlier.attempts + self.attempts,
+        possibly_billed=earlier.possibly_billed + self.possibly_billed)

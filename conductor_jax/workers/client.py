@@ -2,10 +2,10 @@
 
 What the endpoint does wrong is retried and, at last, recorded; it is never raised: failed
 connections, timeouts, HTTP 408, 409, 429, redirects and 5xx, and successes without a usable body.
-No second attempt follows HTTP 401 to 404, where the key, the account or the model name is at fault,
-nor any other 4xx, which refuses the request. An attempt that may have been billed without an answer
-is counted as such in the record, the budget and the journal. Nothing below retries on its own: the
-HTTP session sends no POST twice.
+No second attempt follows HTTP 401 to 404, or a 400 or 422 that says so, where the key, the account,
+the model name or an option is at fault, nor any other 4xx, which refuses the request. An attempt
+that may have been billed without an answer is counted as such in the record, the budget and the
+journal. Nothing below retries on its own: the HTTP session sends no POST twice.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import math
 import random
 import time
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import aiohttp
 
@@ -23,7 +23,6 @@ from conductor_jax.errors import UserError
 from conductor_jax.workers.attempts import (
     GIVEN_UP,
     PendingCall,
-    continued,
     fill_in,
     record_of,
     replayed,
@@ -182,7 +181,9 @@ class PoolClient:
     for endpoint in (*others, last):
       following = await self._ask(
           endpoint, messages, seed, group, deadline, rank, endpoint is last)
-      record = following if record is None else continued(record, following)
+      record = following if record is None else replace(
+          following.after(record), worker=record.worker,
+          fallback=following.worker if following.answers else None)
       if following.outcome != "unavailable":
         break
     calls = self.activity.calls
@@ -198,8 +199,9 @@ class PoolClient:
     await self._stagger.enter(rank)
     request = endpoint.request(messages, seed)
     data = json.dumps(request).encode()
-    key = call_key(endpoint.spec.name, data, seed)
+    key = b""
     if self._journal is not None:
+      key = call_key(endpoint.spec.name, data, seed)
       found = self._journal.find(key)
       if found is not None:
         return replayed(endpoint, request, found)

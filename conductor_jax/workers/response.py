@@ -50,6 +50,16 @@ class Answer:
   truncated: bool
   usage: Usage
 
+  @property
+  def outcome(self) -> Literal["answered", "truncated"]:
+    """Of the call."""
+    return "truncated" if self.truncated else "answered"
+
+  @property
+  def finish_reason(self) -> Literal["stop", "length"]:
+    """As endpoints call it."""
+    return "length" if self.truncated else "stop"
+
 
 @dataclass(frozen=True)
 class Fault:

@@ -134,11 +134,7 @@ class Executor:
       messages = self._messages(run.question, shorter, step.subtask)
       if context_bytes(messages) >= length:
         break  # nothing is left to shorten
-      following = await self._call(run, index, messages)
-      record = replace(
-          following, attempts=record.attempts + following.attempts,
-          usage=record.usage + following.usage, latency=record.latency + following.latency,
-          possibly_billed=record.possibly_billed + following.possibly_billed)
+      record = (await self._call(run, index, messages)).after(record)
     return record
 
   async def _call(

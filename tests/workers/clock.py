@@ -37,3 +37,14 @@ def run(main: Coroutine[Any, Any, Any]) -> Any:
   """
   with asyncio.Runner(loop_factory=_Loop) as runner:
     return runner.run(main)
+
+
+def now() -> float:
+  """Seconds since `run` began."""
+  return asyncio.get_running_loop().time() - _Selector.seconds
+
+
+async def settle() -> None:
+  """Lets everything happen that can happen at once."""
+  for _ in range(10):
+    await asyncio.sleep(0)

@@ -3,17 +3,7 @@ import asyncio
 import pytest
 
 from conductor_jax.workers.breaker import Breaker
-from tests.workers.clock import run
-
-
-def now():
-  return asyncio.get_running_loop().time() - 1000
-
-
-async def settle():
-  """Lets everything happen that can happen at once."""
-  for _ in range(10):
-    await asyncio.sleep(0)
+from tests.workers.clock import now, run, settle
 
 
 def breaker(failures=3, cooldown=1.0, longest=60.0):

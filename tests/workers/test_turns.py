@@ -7,20 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conductor_jax.workers.turns import FairSemaphore, Pace, Stagger
-from tests.workers.clock import run
+from tests.workers.clock import now, run, settle
 
 # Of 97 per minute, 97 % are used: one every 60 / 97 / 0.97 seconds.
 STEP = 60 / (97 * 0.97)
-
-
-def now():
-  return asyncio.get_running_loop().time() - 1000
-
-
-async def settle():
-  """Lets everything happen that can happen at once."""
-  for _ in range(10):
-    await asyncio.sleep(0)
 
 
 async def served(places, waiting):
