@@ -15,7 +15,8 @@ import jax
 from absl import flags
 from ml_collections import ConfigDict
 
-from conductor_jax.config import check_shape, default_config
+from conductor_jax.config import default_config
+from conductor_jax.config_checks import check_shape
 from conductor_jax.errors import UserError
 from conductor_jax.models.hf import export_safetensors
 from conductor_jax.models.peft import export_peft, merge_lora

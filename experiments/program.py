@@ -8,7 +8,7 @@ from typing import Any
 from absl import app, flags, logging
 from ml_collections import ConfigDict, config_flags
 
-from conductor_jax.config import check_config, check_shape
+from conductor_jax.config_checks import check_config, check_shape
 from conductor_jax.errors import UserError
 from conductor_jax.training.loop import Interrupted
 from experiments.policy import model_shape

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from conductor_jax.arena.tokenizer import train_tokenizer
-from conductor_jax.config import check_shape
+from conductor_jax.config_checks import check_shape
 from conductor_jax.errors import UserError
 from conductor_jax.models.hf import export_safetensors
 from conductor_jax.models.hf_config import write_config
