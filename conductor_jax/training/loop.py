@@ -70,22 +70,22 @@ def train_phase(
     UserError: too many steps in a row without a finite gradient.
   """
   for step in range(start, phase.steps):
-    began = time.perf_counter()
     try:
-      batch, values = phase.batch(step)
+      # What goes to the devices and comes back does so by name: an array that strays costs a wait.
+      with jax.transfer_guard("disallow"):
+        began = time.perf_counter()
+        batch, values = phase.batch(step)
+        collected = time.perf_counter()
+        state, measurements = phase.update(state, batch)
+        measured, skipped = jax.device_get((measurements, state.skipped))
+        trained = time.perf_counter()
+        # New weights begin new rollouts, which a run that ends here would pay for in vain.
+        if step + 1 == phase.steps or not stop():
+          phase.publish(state.params, step + 1)
     except OutOfBudget:
       if step:
         checkpoints.save(step, state, phase.record())
       raise
-    # What goes to the devices and comes back does so by name: an array that strays costs a wait.
-    with jax.transfer_guard("disallow"):
-      collected = time.perf_counter()
-      state, measurements = phase.update(state, batch)
-      measured, skipped = jax.device_get((measurements, state.skipped))
-      trained = time.perf_counter()
-      # New weights begin new rollouts, which a run that ends here would pay for in vain.
-      if step + 1 == phase.steps or not stop():
-        phase.publish(state.params, step + 1)
     ended = time.perf_counter()
     training = trained - collected
     write(step, {

@@ -156,6 +156,27 @@ def test_the_speed_is_that_of_the_update_without_the_time_that_its_batch_took(tm
     assert values["speed"] * values["seconds_training"] == pytest.approx(step + 1)
 
 
+def test_a_batch_that_moves_an_array_unasked_is_refused_and_a_checkpoint_may(tmp_path):
+  def move(*_):
+    return jax.jit(jnp.sin)(np.ones(3)).sum()
+
+  phase = counting_phase(2)
+  with pytest.raises(jax.errors.JaxRuntimeError, match="Disallowed host-to-device transfer"):
+    train_phase(replace(phase, batch=move), fresh(), start=0, checkpoints=Kept(tmp_path),
+                write=lambda step, values: None, stop=lambda: False)
+
+  def spent(step):
+    if step:
+      raise OutOfBudget("all is spent")
+    return phase.batch(step)
+
+  kept = Kept(tmp_path)
+  kept.save = move
+  with pytest.raises(OutOfBudget):
+    train_phase(replace(phase, batch=spent), fresh(), start=0, checkpoints=kept,
+                write=lambda step, values: None, stop=lambda: False)
+
+
 def test_an_update_that_moves_an_array_unasked_is_refused(tmp_path):
   def update(state, batch):
     return state, {"loss": jax.jit(jnp.sin)(np.ones(3)).sum()}
