@@ -25,6 +25,23 @@ class Task:
 
 
 @dataclass(frozen=True)
+class GradedTest:
+  """One test of a program.
+
+  Attributes:
+    passed: whether the program passed it.
+    reason: one sentence that a person understands.
+    cpu_seconds: what the program took of a processor.
+    peak_bytes: the most memory that it was seen to hold.
+  """
+
+  passed: bool
+  reason: str
+  cpu_seconds: float
+  peak_bytes: int
+
+
+@dataclass(frozen=True)
 class Grade:
   """The verdict on one answer.
 
@@ -32,11 +49,13 @@ class Grade:
     correct: whether the answer is right.
     extracted: what the grader took for the final answer, None if it found none.
     reason: one sentence that a person understands.
+    tests: of a program, those that were run; the first that fails is the last.
   """
 
   correct: bool
   extracted: str | None
   reason: str
+  tests: tuple[GradedTest, ...] = ()
 
 
 class GradingError(Exception):

@@ -1,0 +1,224 @@
+"""Lets the tests' thread call the program in its own, and notices what the program does beside.
+
+Code of the program runs in its own thread, where the tests call its function; and among the tests,
+where they use an object of its classes, and where it has put itself in something's place. Before
+and after either, what tests are judged by must be what it was.
+"""
+
+import builtins
+import contextvars
+import sys
+import types
+import unittest
+from _thread import get_ident
+from collections.abc import Callable
+from time import monotonic, sleep
+from typing import NamedTuple
+from unittest import mock
+
+from forgery import inspector
+from integrity import change, hold, library, places_of
+
+# What a program does to the builtins must not reach this file.
+__builtins__ = dict(vars(builtins))
+
+_attributes = object.__getattribute__
+_PATIENCE = 0.5  # seconds for a program's threads to end
+_RECORDS = ("_mock_call_args", "_mock_call_args_list", "_mock_mock_calls")
+
+
+class Interference(BaseException):
+  """Ends a test whose program interferes; no test expects it."""
+
+
+def _sealed(function, **state):
+  """A function whose state nobody can read: the hook keeps keyword defaults of it private."""
+  sealed = types.FunctionType(function.__code__, {"__builtins__": {}}, function.__name__)
+  sealed.__kwdefaults__ = state
+  return sealed
+
+
+def _call(*arguments, _thread, _get_ident, _cross, _function, **options):
+  if _get_ident() != _thread:
+    return _function[0](*arguments, **options)
+  return _cross(_function[0], arguments, options)
+
+
+def _watch_calls(frame, event, value, *, is_trusted, enter, leave):
+  if event == "call":
+    if not is_trusted(frame.f_code):
+      enter(frame)
+  elif event == "return" and not is_trusted(frame.f_code):
+    leave(value)
+
+
+def _new_mock(kind, /, *arguments, _new_made, _new, **options):
+  one = _new(kind, *arguments, **options)
+  _new_made.append(one)
+  return one
+
+
+def serve(calls, results, function, arguments, options):
+  """Has the program's thread call a function; its context variables are this thread's."""
+  context = contextvars.copy_context()
+  calls.put((context, function, arguments, options))
+  result, fault = results.get()
+  for variable, content in context.items():
+    if variable.get(calls) is not content:
+      variable.set(content)
+  if fault is not None:
+    raise fault
+  return result
+
+
+class Turns(NamedTuple):
+  """What the tests' thread does in dealing with the program.
+
+  Attributes:
+    is_own: whether it runs, and no code of the program in it.
+    cross: calls a function in the program's thread; (function, arguments, options).
+    in_place_of: a function that crosses, in the place of one of the program's.
+    keep: adds places that the program may not change.
+    begin: says that a step of the tests begins, and of which test case it is, if of one.
+    end: says that it has ended; raises Interference where the program has interfered.
+  """
+
+  is_own: Callable
+  cross: Callable
+  in_place_of: Callable
+  keep: Callable
+  begin: Callable
+  end: Callable
+
+
+def take_turns(calls, results, is_trusted, modules, named, with_threads):
+  """`Turns` of the thread that this is called in.
+
+  Args:
+    calls: the queue that the program's thread serves.
+    results: the queue of what comes of it.
+    is_trusted: whether a code object is not the program's.
+    modules: names of the modules that the tests import.
+    named: names of the classes that the task itself has.
+    with_threads: whether the program may leave threads behind that go on.
+  """
+  thread, depth, case, noticed, made, entered = get_ident(), [0], [None], [], [], []
+  replaced, begun = [None], []
+  fault_of, fault_of_kind = inspector(is_trusted, named)
+  mock.NonCallableMock.__new__ = staticmethod(
+      _sealed(_new_mock, _new_made=made, _new=mock.NonCallableMock.__new__))
+  judges = places_of([name for name in list(sys.modules) if name.partition(".")[0] == "unittest"],
+                     private=True)
+  lasting = [("builtins", vars(builtins), True)]
+  near = [*lasting]
+  far, loaded = library(modules), {name: sys.modules[name] for name in modules}
+  fixed = hold(judges)
+
+  def notice(fault):
+    if fault is not None:
+      noticed.append(fault)
+
+  def changed(name):
+    return None if name is None else f"it changes {name}"
+
+  def of_modules():
+    return next((f"it changes sys.modules[{name!r}]" for name, module in loaded.items()
+                 if sys.modules.get(name) is not module), None)
+
+  def of_mocks():
+    for one in made:
+      own = _attributes(one, "__dict__")
+      for name in (*own, *vars(type(one))):
+        if str.startswith(name, "assert"):
+          return f"it changes {name} of a mock"
+      fault = fault_of([own.get(record) for record in _RECORDS])
+      if fault:
+        return fault
+    return None
+
+  def of_case():
+    one, kind = case[0] or (None, None)
+    if one is None:
+      return None
+    if type(one) is not kind:
+      return "it changes the class of a test"
+    return next((f"it changes {name} of a test" for name, member in vars(one).items()
+                 if callable(member) and hasattr(unittest.TestCase, name)), None)
+
+  def look(places, held):
+    notice(changed(change(judges, fixed)) or changed(change(places, held)) or of_modules()
+           or of_mocks() or of_case())
+
+  def of_threads():
+    """Whether a thread still runs code of the program: it could change things unseen."""
+    if with_threads:
+      return None
+    deadline = monotonic() + _PATIENCE
+    while any(runs_program(frame) for ident, frame in sys._current_frames().items()
+              if ident != thread):
+      if monotonic() > deadline:
+        return "a thread of its own goes on behind it"
+      sleep(_PATIENCE / 100)
+    return None
+
+  def runs_program(frame):
+    while frame is not None:
+      if not is_trusted(frame.f_code):
+        return True
+      frame = frame.f_back
+    return False
+
+  def cross(function, arguments, options):
+    places = near + far
+    held = hold(places)
+    try:
+      result = serve(calls, results, function, arguments, options)
+    except BaseException as fault:
+      notice(of_threads())
+      look(places, held)
+      notice(fault_of(fault))
+      check()
+      raise
+    notice(of_threads())
+    look(places, held)
+    notice(fault_of([result, arguments, options]))
+    check()
+    return result
+
+  def enter(frame):
+    if not depth[0]:
+      notice(changed(change(judges, fixed)))
+      entered[:] = hold(near)
+    depth[0] += 1
+    code = frame.f_code
+    if code.co_argcount:
+      notice(fault_of_kind(type(frame.f_locals.get(code.co_varnames[0]))))
+
+  def leave(value):
+    notice(fault_of(value))
+    depth[0] = max(0, depth[0] - 1)
+    if not depth[0]:
+      look(near, entered) if entered else None
+
+  def check():
+    if noticed:
+      raise Interference(noticed[0])
+
+  def begin(one=None):
+    depth[0], case[:], begun[:] = 0, [one and (one, type(one))], hold(lasting)
+
+  def end():
+    notice(changed(change(judges, fixed)) or changed(change(lasting, begun)) or of_case())
+    begin()
+    check()
+
+  stands_in = _sealed(
+      _call, _thread=thread, _get_ident=get_ident, _cross=cross, _function=replaced)
+
+  def in_place_of(function):
+    replaced[0] = function
+    return stands_in
+
+  sys.setprofile(_sealed(_watch_calls, is_trusted=is_trusted, enter=enter, leave=leave))
+  return Turns(lambda: get_ident() == thread and not depth[0], cross, in_place_of, near.extend,
+               begin, end)
