@@ -20,7 +20,7 @@ Prints one JSON line:
     paced_per_second          requests seen in a second at a limit of 50, over 10 seconds
     paced_refused             those that an endpoint refused which enforces that limit
 
-Everything has the journal on but where it is named; medians of `--repeats`. The endpoint has a
+Everything has the journal on but where it is named; medians of `--turns`. The endpoint has a
 process of its own, which is faster than any client here, so two cores are needed.
 """
 
@@ -50,7 +50,7 @@ from experiments.benchmarks.chat_server import ChatServer, latency_of
 _WORKFLOWS = flags.DEFINE_integer("workflows", 256, "That run at once.")
 _CALLS = flags.DEFINE_integer("calls", 20_000, "That are journaled.")
 _PACED_SECONDS = flags.DEFINE_float("paced_seconds", 10.0, "How long the limit is held.")
-_REPEATS = flags.DEFINE_integer("repeats", 7, "Of each measurement.")
+_TURNS = flags.DEFINE_integer("turns", 7, "Of each measurement.")
 
 _LATENCY, _JITTER = 0.1, 0.2
 _AT_ONCE, _MANY_AT_ONCE = 64, 256
@@ -271,7 +271,7 @@ async def measure(folder: Path) -> dict[str, float]:
   def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
-  count, calls, repeats = _WORKFLOWS.value, _CALLS.value, _REPEATS.value
+  count, calls, repeats = _WORKFLOWS.value, _CALLS.value, _TURNS.value
   say(f"{count} workflows at {_LATENCY} s a call")
   measured = await path_ratios(count, repeats, folder / "path.sqlite")
   say(f"{calls // 2} calls without latency")

@@ -1,23 +1,53 @@
-"""One number: GSM8K, and other word problems."""
+"""One number: GSM8K, SVAMP, MultiArith, and other word problems."""
 
 import re
+from dataclasses import dataclass
 from fractions import Fraction
 
-from conductor_jax.tasks.graders.markers import boxes, last, last_tagged, without_thinking
+from conductor_jax.tasks.graders.markers import (
+    boxes,
+    last,
+    last_boxes,
+    last_tagged,
+    without_thinking,
+)
 from conductor_jax.tasks.task import Grade, GradingError
 
 _DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)"
 # A minus sign after a digit, a letter or a bracket subtracts; it is not the number's own.
 _NUMBER = re.compile(
     r"(?P<sign>(?<![\w)\]}])-)?(?:\$(?P<minus>-)?)?(?:"
-    r"\\[dt]?frac\{(?P<numerator>-?[0-9]+)\}\{(?P<denominator>[0-9]+)\}|"
+    r"(?P<whole>[0-9]{1,9})?\\[dt]?frac\{(?P<numerator>-?[0-9]+)\}\{(?P<denominator>[0-9]+)\}|"
     rf"(?P<decimal>{_DIGITS}(?:\.[0-9]+)?|(?<![0-9])\.[0-9]+)"
     r"(?P<exponent>[eE][+-]?[0-9]{1,3}(?![\w.]))?"
-    r"(?:/(?P<divisor>[0-9]+)(?![\w.]))?)")
+    r"(?:/(?P<divisor>[0-9]+)(?![\w.]))?)"
+    r"(?:\s{0,3}(?:\\text\{\s{0,3})?(?P<scale>hundred|thousand|million|billion)(?![a-z]))?")
+_SCALES = {None: 1, "hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 _HASHES = re.compile(r"####([^\n]*)")
 # What typesetting puts between groups of three digits beside a plain comma.
 _GROUPING = re.compile(
     r"(?<=[0-9])(?:,?\\[!, ]|\{,\}|[\u00a0\u2009\u202f])(?=[0-9]{3}(?![0-9]))")
+_UNIT_POWER = re.compile(
+    r"(?<=[A-Za-z}])\s{0,3}\^\s{0,3}\{?[0-9]\}?|\^\s{0,3}(?:\\circ|\{\s{0,3}\\circ\s{0,3}\})")
+# Beside a number in a box: what makes another number of it, or denies it.
+_CHANGES = re.compile(
+    r"[+*/^!<>×·÷√π]|\\(?:sqrt|pi|cdot|times|div|d?frac|pm|log|ln|sin|cos|tan|binom|ge|le|gt|lt|ne)"
+    r"(?![A-Za-z])|\b(?:not|no|never|pi|sqrt)\b|n't\b")
+_OTHER_CHOICE = re.compile(r"\s{1,4}or\s{1,4}(?:\$|\\\$)?[0-9]")
+_FACTOR = re.compile(r"(?![mgslLhVWJNAKCF])[a-zA-Z](?![a-zA-Z])")  # 5x; 5m is a length
+
+
+@dataclass(frozen=True)
+class FinalNumber:
+  """What an answer states at its end.
+
+  Attributes:
+    text: as it is written.
+    value: None where it is no single plain number.
+  """
+
+  text: str
+  value: Fraction | None
 
 
 def _value(match: re.Match) -> Fraction | None:
@@ -25,12 +55,14 @@ def _value(match: re.Match) -> Fraction | None:
   try:
     if match["numerator"] is not None:
       value = Fraction(int(match["numerator"]), int(match["denominator"]))
+      value += int(match["whole"] or 0)
     else:
       value = Fraction(match["decimal"].replace(",", "") + (match["exponent"] or ""))
       if match["divisor"] is not None:
         value /= int(match["divisor"])
   except (ValueError, ZeroDivisionError):
     return None
+  value *= _SCALES[match["scale"]]
   return -value if match["sign"] or match["minus"] else value
 
 
@@ -38,19 +70,51 @@ def _plain(text: str) -> str:
   return _GROUPING.sub("", text.replace("\\$", "$").replace("\u2212", "-"))
 
 
-def extract(answer: str) -> re.Match | None:
-  r"""The final number: in the last of `<answer>`, `\boxed{}` and `####`, else the last of all."""
+def _of_mark(text: str) -> FinalNumber | None:
+  """The number that a mark sets off; it must be the only one, or come last behind a "="."""
+  text = _UNIT_POWER.sub("", text.rpartition("=")[2]).strip()
+  numbers = list(_NUMBER.finditer(text))
+  if not numbers:
+    return None
+  number = numbers[0]
+  behind = text[number.end():]
+  if len(numbers) > 1 or _CHANGES.search(text[:number.start()]) or _CHANGES.search(behind) or (
+      _FACTOR.match(behind)):
+    return FinalNumber(text, None)
+  return FinalNumber(number.group(), _value(number))
+
+
+def _of_words(text: str) -> FinalNumber | None:
+  """The last number in a text; "5 or 6" is none."""
+  number = last(_NUMBER, text)
+  if number is None:
+    return None
+  before = text[max(0, number.start() - 40):number.end()]
+  if choice := last(_OTHER_CHOICE, before):
+    if before[choice.end() - 1:] in number.group() and _NUMBER.search(before[:choice.start()]):
+      return FinalNumber(before.strip(), None)
+  return FinalNumber(number.group(), _value(number))
+
+
+def extract(answer: str) -> FinalNumber | None:
+  r"""The final number: in the last of `<answer>`, `\boxed{}` and `####`, else the last of all.
+
+  A box, a `####` line, or a tag without words holds one number and nothing that changes it; a list
+  of several candidates is no number.
+  """
   answer = _plain(without_thinking(answer))
-  marked = [(match.start(), match.group(1)) for match in _HASHES.finditer(answer)]
-  marked += boxes(answer)
+  marked = [(match.start(), match.group(1), _of_mark) for match in _HASHES.finditer(answer)]
+  marked += [(start, content, _of_mark) for start, content in boxes(answer)]
+  if len(beside := last_boxes(answer)) > 1:
+    marked.append((boxes(answer)[-1][0] + 1, ", ".join(beside), _of_mark))
   tagged = last_tagged(answer)
   if tagged:
-    marked.append(tagged)
-  for _, text in sorted(marked, reverse=True):
-    match = last(_NUMBER, text)
-    if match:
-      return match
-  return last(_NUMBER, answer)
+    in_words = re.search(r"[A-Za-z]{2,}\s+[A-Za-z]{2,}", tagged[1])
+    marked.append((*tagged, _of_words if in_words else _of_mark))
+  for _, text, read in sorted(marked, key=lambda mark: mark[0], reverse=True):
+    if found := read(text):
+      return found
+  return _of_words(answer)
 
 
 def grade(reference: str, answer: str) -> Grade:
@@ -66,6 +130,9 @@ def grade(reference: str, answer: str) -> Grade:
   found = extract(answer)
   if found is None:
     return Grade(False, None, "The answer holds no number (unparsed).")
-  correct = _value(found) == expected
-  return Grade(correct, found.group(), f"The answer's final number, {found.group()}, "
+  if found.value is None:
+    return Grade(False, found.text, f"The answer ends in {found.text!r:.60}, which is not one "
+                 f"plain number such as the reference {reference}.")
+  correct = found.value == expected
+  return Grade(correct, found.text, f"The answer's final number, {found.text}, "
                f"{'equals' if correct else 'is not'} the reference {reference}.")

@@ -27,6 +27,17 @@ from conductor_jax.tasks.task import GradingError
     ("5kg", "5"),
     (r"\$5", "5"),
     ("029", "29"),
+    ("145.0", "145"),
+    ("145", "145.0"),
+    (r"\boxed{1\frac{1}{2}}", "1.5"),
+    (r"\boxed{3 + 4 = 7}", "7"),
+    (r"\boxed{7 \text{ apples}}", "7"),
+    (r"\boxed{7\text{ cm}^2}", "7"),
+    (r"\boxed{7^\circ}", "7"),
+    ("<answer>$1,200</answer>", "1200"),
+    ("<answer>He has 7 apples.</answer>", "7"),
+    ("The total is 3 million", "3000000"),
+    ("In 2 or 3 days they need 7", "7"),
 ])
 def test_right_answers(answer, reference):
   verdict = number.grade(reference, answer)
@@ -40,6 +51,23 @@ def test_right_answers(answer, reference):
     ("1/0", "0"),
     ("1000", "100"),
     ("9" * 5000, "9"),
+    ("3 million", "3"),
+    (r"\boxed{5, 6, 7}", "7"),
+    (r"\boxed{5} or \boxed{7}", "7"),
+    (r"\boxed{5 \text{ or } 7}", "7"),
+    ("#### 5, 7", "7"),
+    ("<answer>5 or 7</answer>", "7"),
+    ("The answer is 5 or 7.", "7"),
+    ("The answer is 5, 6, or 7.", "7"),
+    (r"\boxed{7x}", "7"),
+    (r"\boxed{7\sqrt{2}}", "7"),
+    (r"\boxed{7\pi}", "7"),
+    (r"\boxed{7!}", "7"),
+    (r"\boxed{2^7}", "7"),
+    (r"\boxed{3+7}", "7"),
+    (r"\boxed{not 7}", "7"),
+    (r"\boxed{\ge 7}", "7"),
+    (r"\boxed{1:7}", "7"),
 ])
 def test_wrong_answers(answer, reference):
   assert not number.grade(reference, answer).correct
@@ -75,3 +103,10 @@ def test_the_reason_names_both_numbers():
 def test_a_reference_that_is_no_number_is_a_grading_error(reference):
   with pytest.raises(GradingError, match="not a number"):
     number.grade(reference, "5")
+
+
+def test_what_is_no_plain_number_is_shown_in_the_reason():
+  verdict = number.grade("7", r"\boxed{5, 7}")
+  assert (verdict.correct, verdict.extracted) == (False, "5, 7")
+  assert verdict.reason == ("The answer ends in '5, 7', which is not one plain number such as the "
+                            "reference 7.")

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from conductor_jax.errors import UserError
@@ -32,6 +33,10 @@ def sleep(): time.sleep(600)
 def hoard(): return len(bytearray(8 * 2**30))
 def pid_then_hang(hang): return 9 ** 9 ** 9 if hang else os.getpid()
 def shout(): print("noise"); return 1
+def pid_or_hang(hang): return len(str(9 ** 9 ** 9)) if hang else os.getpid()
+def sleep_a_little(seconds): time.sleep(seconds); return os.getpid()
+remembered = []
+def remember(x): remembered.append(x); return remembered
 '''
 
 
@@ -48,8 +53,9 @@ def functions(tmp_path_factory):
 def isolated():
   made = []
 
-  def make(name, time_limit=20.0, processes=1):
-    made.append(IsolatedFunction(f"grader_test_functions:{name}", time_limit, processes))
+  def make(name, time_limit=20.0, processes=1, **options):
+    made.append(
+        IsolatedFunction(f"grader_test_functions:{name}", time_limit, processes, **options))
     return made[-1]
 
   yield make
@@ -114,6 +120,75 @@ async def test_a_call_beyond_the_limit_is_a_grading_error(isolated, name):
 
 async def test_what_the_function_prints_is_not_taken_for_its_reply(isolated):
   assert await isolated("shout")() == 1
+
+
+async def test_what_was_rehearsed_is_known_to_every_child(isolated):
+  remember = isolated("remember", processes=2, rehearsals=(("a",), ("b",)))
+  first, second = await asyncio.gather(remember(1), remember(2))
+  assert first[:2] == second[:2] == ["a", "b"]
+
+
+async def test_every_ordinary_call_is_answered_while_those_that_hang_go_on(isolated):
+  call = isolated("pid_or_hang", time_limit=60.0, processes=2, patience=0.1)
+  hanging = [asyncio.create_task(call(True)) for _ in range(4)]
+  pids = await asyncio.gather(*(call(False) for _ in range(200)))
+  assert len(set(pids)) <= 2
+  assert not any(task.done() for task in hanging)
+  call.close()
+  outcomes = await asyncio.gather(*hanging, return_exceptions=True)
+  assert all(isinstance(outcome, (GradingError, asyncio.CancelledError)) for outcome in outcomes)
+
+
+async def test_more_hanging_calls_than_go_on_at_once_hold_up_no_other(isolated):
+  call = isolated("pid_or_hang", time_limit=0.8, processes=2, patience=0.1)
+  hanging = [asyncio.create_task(call(True)) for _ in range(12)]
+  await asyncio.gather(*(call(False) for _ in range(50)))
+  assert sum(task.done() for task in hanging) < 12
+  outcomes = await asyncio.gather(*hanging, return_exceptions=True)
+  assert [str(outcome) for outcome in outcomes] == ["grading took longer than 0.8 s"] * 12
+
+
+async def test_calls_that_hang_do_not_pile_up_processes(isolated):
+  call = isolated("pid_or_hang", time_limit=60.0, processes=2, patience=0.1)
+  nursery = psutil.Process(await call(False)).parent()
+  hanging = [asyncio.create_task(call(True)) for _ in range(10)]
+  await asyncio.gather(*(call(False) for _ in range(50)))
+  # Four go on, and two places are there for others.
+  assert 5 <= len([child for child in nursery.children() if not gone(child.pid)]) <= 6
+  call.close()
+  await asyncio.gather(*hanging, return_exceptions=True)
+
+
+async def test_a_call_that_took_long_has_its_answer_and_its_child_goes(isolated):
+  call = isolated("sleep_a_little", processes=1, patience=0.05)
+  first = await call(0.0)
+  assert await call(0.6) == first  # it slept, so it was given four times its patience
+  second = await call(0.0)
+  assert second != first and gone(first)
+
+
+async def test_a_long_call_goes_on_behind_all_others(isolated):
+  call = isolated("pid_or_hang", time_limit=60.0, processes=1, patience=0.1)
+  pid = await call(False)
+  hanging = asyncio.create_task(call(True))
+  await asyncio.sleep(0)
+  other = await call(False)
+  assert (os.getpriority(os.PRIO_PROCESS, pid), os.getpriority(os.PRIO_PROCESS, other)) == (19, 0)
+  call.close()
+  await asyncio.gather(hanging, return_exceptions=True)
+  assert gone(pid) and gone(other)
+
+
+async def test_a_nursery_that_was_killed_is_started_again(isolated):
+  pid = isolated("pid")
+  first = await pid()
+  nursery = psutil.Process(first).ppid()
+  os.kill(nursery, signal.SIGKILL)
+  assert await pid() == first
+  os.kill(first, signal.SIGKILL)
+  with pytest.raises(GradingError, match="process died"):
+    await pid()
+  assert await pid() not in (first, nursery)
 
 
 async def test_a_child_that_does_not_start_is_a_user_error(isolated):
