@@ -50,14 +50,48 @@ def default_config() -> ConfigDict:
           "vocab_size": 1024,
       },
       "tasks": {
-          # "arena" generates tasks; "files" reads benchmark rows in the hub's columns.
+          # "arena" generates tasks; "files" reads benchmark rows in the hub's columns, in the
+          # folder `path`; "hub" gets them from the Hugging Face hub.
           "source": "arena",
           "path": "",
+          # All that there are stand in tasks/question_benchmarks.py and tasks/code_benchmarks.py.
           "benchmarks": ("gsm8k", "mmlu", "math500"),
-          # Of the files; training and held-out tasks are disjoint parts of it.
+          # Of benchmarks that have several; training and held-out tasks are disjoint parts of it.
           "split": "test",
           # Training tasks at most.
           "train": 2400,
+          # Whether training and held-out tasks are as many of each benchmark, and those trained on
+          # come from each in turn.
+          "balanced": False,
+          # Benchmarks whose questions are not trained on, beside the held-out ones.
+          "evaluated": (),
+          # (benchmark, file under `path`) where it is not BENCHMARK/SPLIT with one of the suffixes,
+          # such as ("bigcodebench", "bigcodebench/BigCodeBench-v0.1.0_hf.jsonl.gz").
+          "files": (),
+          # (benchmark, commit or tag) of its data set on the hub; the newest where there is none.
+          "revisions": (),
+          # "release_v1" to "release_v6", or what versions added, such as "v6" or "v5_v6".
+          "livecodebench_release": "release_v1",
+          # "instruct" describes the program in words, "complete" gives its beginning.
+          "bigcodebench_prompt": "instruct",
+          # Of the order of the options of GPQA, whose files have the right one first.
+          "gpqa_seed": 0,
+          # One's own benchmarks: a mapping of the fields of each, such as {"name": "riddles",
+          # "grader": "text"}; all that there are stand in tasks/own.py.
+          "own": (),
+      },
+      # Where the programs in answers run that coding tasks are graded by.
+      "sandbox": {
+          # Their interpreter, such as that of an environment with BigCodeBench's libraries; "" is
+          # the run's own.
+          "python": "",
+          # Sandboxes at the same time; 0 is one per core.
+          "sessions": 0,
+          # Multiplies the time that programs may take, on machines that are slow or busy.
+          "time_factor": 1.0,
+          # Runs programs without a sandbox, with no more than limits on their processes: for those
+          # who are inside a container of their own.
+          "unsafe": False,
       },
       "pool": {
           # "arena": the specialists; "frontier": simulated frontier models that know the answers;
@@ -242,6 +276,8 @@ def default_config() -> ConfigDict:
           "tasks": 300,
           # Of the conductor's plans; 0 is greedy.
           "temperature": 1.0,
+          # Tasks that are answered at the same time.
+          "concurrent": 256,
       },
       # GRPO iterations from one checkpoint to the next, and how many are kept.
       "checkpoint": {"every": 20, "keep": 3},

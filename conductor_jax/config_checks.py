@@ -8,6 +8,8 @@ from ml_collections import ConfigDict
 from conductor_jax.errors import UserError
 from conductor_jax.models.lora import TARGETS as LORA_TARGETS
 from conductor_jax.models.qwen2 import Qwen2Config
+from conductor_jax.tasks.code_benchmarks import BIGCODEBENCH_PROMPTS
+from conductor_jax.tasks.configured import configured_table
 from conductor_jax.workers.pools import listed_pool, open_pool
 
 _CHOICES = {
@@ -18,7 +20,8 @@ _CHOICES = {
     "optimizer.mu_dtype": ("float32", "bfloat16"),
     "rollout.sampler": ("jax", "vllm"),
     "rollout.vllm.dtype": ("bfloat16", "float32", "float16"),
-    "tasks.source": ("arena", "files"),
+    "tasks.source": ("arena", "files", "hub"),
+    "tasks.bigcodebench_prompt": BIGCODEBENCH_PROMPTS,
     "pool.source": ("arena", "frontier", "vllm", "paper", "open", "listed"),
     "pool.vllm.dtype": ("bfloat16", "float32", "float16"),
     "workflow.access": ("binary", "positions"),
@@ -35,23 +38,24 @@ _CHOICES = {
 _POSITIVE = (
     "model.hidden_size", "model.intermediate_size", "model.num_layers", "model.num_heads",
     "model.num_kv_heads", "model.head_dim", "model.max_positions", "model.logprob_chunk",
-    "tasks.train", "pool.request_timeout", "pool.connect_timeout", "pool.max_attempts",
-    "pool.longest_wait", "pool.max_in_flight", "pool.breaker_failures", "pool.breaker_cooldown",
-    "pool.vllm.max_model_len", "pool.vllm.max_tokens", "workflow.max_steps", "rollout.temperature",
-    "rollout.max_prompt_tokens", "rollout.max_completion_tokens",
-    "rollout.vllm.start_timeout", "rollout.vllm.request_timeout", "rollout.vllm.sync_timeout",
-    "grpo.iterations", "grpo.prompts", "grpo.micro_batches", "grpo.clip_low", "grpo.clip_high",
-    "grpo.entropy_rate", "grpo.entropy_maximum", "optimizer.learning_rate", "optimizer.clip_norm",
-    "mesh.data", "mesh.fsdp", "mesh.tensor", "sft.prompts", "sft.plans",
-    "sft.micro_batches", "sft.learning_rate", "sft.checkpoint_every", "evaluation.tasks",
-    "checkpoint.every", "checkpoint.keep", "report.rollouts_every",
+    "tasks.train", "sandbox.time_factor", "pool.request_timeout", "pool.connect_timeout",
+    "pool.max_attempts", "pool.longest_wait", "pool.max_in_flight", "pool.breaker_failures",
+    "pool.breaker_cooldown", "pool.vllm.max_model_len", "pool.vllm.max_tokens",
+    "workflow.max_steps", "rollout.temperature", "rollout.max_prompt_tokens",
+    "rollout.max_completion_tokens", "rollout.vllm.start_timeout", "rollout.vllm.request_timeout",
+    "rollout.vllm.sync_timeout", "grpo.iterations", "grpo.prompts", "grpo.micro_batches",
+    "grpo.clip_low", "grpo.clip_high", "grpo.entropy_rate", "grpo.entropy_maximum",
+    "optimizer.learning_rate", "optimizer.clip_norm", "mesh.data", "mesh.fsdp", "mesh.tensor",
+    "sft.prompts", "sft.plans", "sft.micro_batches", "sft.learning_rate", "sft.checkpoint_every",
+    "evaluation.tasks", "evaluation.concurrent", "checkpoint.every", "checkpoint.keep",
+    "report.rollouts_every",
 )
 
 _NOT_NEGATIVE = (
-    "seed", "model.lora_rank", "pool.latency", "pool.read_timeout", "pool.budget.dollars",
-    "pool.budget.tokens", "pool.budget.calls", "workflow.deadline", "rollout.max_staleness",
-    "rollout.extra_groups", "sft.steps", "grpo.samples_per_row", "grpo.kl_coefficient",
-    "grpo.entropy_coefficient", "grpo.entropy_target",
+    "seed", "model.lora_rank", "sandbox.sessions", "pool.latency", "pool.read_timeout",
+    "pool.budget.dollars", "pool.budget.tokens", "pool.budget.calls", "workflow.deadline",
+    "rollout.max_staleness", "rollout.extra_groups", "sft.steps", "grpo.samples_per_row",
+    "grpo.kl_coefficient", "grpo.entropy_coefficient", "grpo.entropy_target",
 )
 
 
@@ -79,6 +83,7 @@ def check_config(config: ConfigDict) -> None:
   for key in _NOT_NEGATIVE:
     if not value(key) >= 0:
       refuse(key, "must be 0 or above")
+  _check_tasks(config, refuse)
   _check_grpo(config, refuse)
   _check_rollout(config, refuse)
   if config.model.num_heads % config.model.num_kv_heads:
@@ -161,6 +166,30 @@ def check_shape(config: ConfigDict, shape: Qwen2Config) -> None:
         f"and the model is meant for {shape.max_positions}: lower one of them")
 
 
+def _check_tasks(config: ConfigDict, refuse: Callable[[str, str], None]) -> None:
+  tasks, known = config.tasks, configured_table(config.tasks)
+  for key in ("benchmarks", "evaluated"):
+    for name in tasks[key]:
+      if name not in known:
+        refuse(f"tasks.{key}", f"there is no benchmark {name!r}: choose from {', '.join(known)}, "
+               "or describe it in --config.tasks.own")
+  if tasks.source != "arena" and not tasks.benchmarks:
+    refuse("tasks.benchmarks", "must name a benchmark at least")
+  both = set(tasks.benchmarks) & set(tasks.evaluated)
+  if both:
+    refuse("tasks.evaluated", f"{', '.join(sorted(both))} is trained on, and a part of it held out "
+           "already: leave it out here or in tasks.benchmarks")
+  for key, source in (("files", "files"), ("revisions", "hub")):
+    if tasks[key] and tasks.source != source:
+      refuse(f"tasks.{key}", f"is read with --config.tasks.source={source} only")
+    for pair in tasks[key]:
+      if not (_is_pair_of_texts(pair) and pair[0] in known):
+        refuse(f"tasks.{key}", "must be pairs of a benchmark and its "
+               f"{'file' if key == 'files' else 'revision'}, got {pair!r}")
+  if tasks.files and config.pool.source == "frontier":
+    refuse("tasks.files", "the simulated frontier models know the files of the usual names only")
+
+
 def _check_grpo(config: ConfigDict, refuse: Callable[[str, str], None]) -> None:
   grpo = config.grpo
   if grpo.group_size < 2:
@@ -228,7 +257,7 @@ def _is_limit(triple: Any) -> bool:
 
 def _check_open_pool(config: ConfigDict, refuse: Callable[[str, str], None]) -> None:
   urls = config.pool.open.urls
-  if not (urls and all(map(_is_server, urls))):
+  if not (urls and all(map(_is_pair_of_texts, urls))):
     refuse("pool.open.urls",
            "must be pairs of a model and the endpoint of its server, such as "
            "(('google/gemma-3-27b-it', 'http://127.0.0.1:8000/v1'),)")
@@ -238,7 +267,7 @@ def _check_open_pool(config: ConfigDict, refuse: Callable[[str, str], None]) -> 
     raise UserError(f"--config.pool.open.urls: {fault}") from fault
 
 
-def _is_server(pair: Any) -> bool:
+def _is_pair_of_texts(pair: Any) -> bool:
   return isinstance(pair, (tuple, list)) and list(map(type, pair)) == [str, str]
 
 

@@ -3,13 +3,17 @@
     python -m experiments.train --config=configs/conductor7b.py --workdir=runs/conductor7b \\
         --config.model.weights=Qwen2.5-7B-Instruct --config.tasks.path=DIR
 
-`weights` is a folder with the Hugging Face checkpoint, DIR one with benchmark files. The values
-are the paper's (arXiv 2512.04388): AdamW at 1e-6 without weight decay, cosine after 3 % of warm-up,
-clip 0.2, advantages over the group's standard deviation, no KL term, temperature 1.
+`weights` is a folder with the Hugging Face checkpoint, DIR one with the files of GSM8K, MMLU and
+MATH-500: 960 training questions at most, as many of each. The values are the paper's (arXiv
+2512.04388): AdamW at 1e-6 without weight decay, cosine after 3 % of warm-up, clip 0.2, advantages
+over the group's standard deviation, no KL term, temperature 1.
 
-The workers are simulated. Those of the paper are asked, and paid, with
+The workers are simulated, and know these three benchmarks. Those of the paper are asked, and paid,
+with
 
     --config.pool.source=paper --config.pool.budget.dollars=2000
+
+and configs/conductor7b_paper.py has the paper's questions too.
 
 The mesh is that of 2 × H100 80 GB. A name after a colon chooses other devices:
 
@@ -48,8 +52,7 @@ def get_config(devices="h100-2"):
                     f"{', '.join(_VARIANTS)}")
   config = default_config()
   config.model.name = "qwen2.5-7b"
-  config.tasks.source = "files"
-  config.tasks.train = 960
+  config.tasks.update(dict(source="files", train=960, balanced=True))
   config.pool.source = "frontier"
   config.rollout.max_prompt_tokens = 2048
   config.sft.steps = 0

@@ -1,6 +1,7 @@
 """Builds what the programs share from a config: tasks, prompts, and workers."""
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +18,10 @@ from conductor_jax.arena.specialists import arena_pool
 from conductor_jax.arena.tokenizer import train_tokenizer
 from conductor_jax.arena.world import World, stable_hash
 from conductor_jax.errors import UserError
-from conductor_jax.tasks.sources import load_tasks
+from conductor_jax.tasks.configured import configured_tasks
+from conductor_jax.tasks.graders import Graders
+from conductor_jax.tasks.sandbox import Sandbox
+from conductor_jax.tasks.splits import split_tasks
 from conductor_jax.tasks.task import Task
 from conductor_jax.workers.budget import Allowance, Budget, allowances
 from conductor_jax.workers.client import PoolClient
@@ -33,10 +37,11 @@ _TOKENIZER_TASKS = 2400
 
 
 class Splits(NamedTuple):
-  """Disjoint parts of the configured tasks."""
+  """Disjoint parts of the configured tasks, and what was left out of them, in sentences."""
 
   train: list[Task]
   heldout: list[Task]
+  notes: tuple[str, ...] = ()
 
 
 def load_splits(config: ConfigDict) -> Splits:
@@ -45,23 +50,19 @@ def load_splits(config: ConfigDict) -> Splits:
   Raises:
     UserError: a file is missing or faulty, or there are too few tasks for both splits.
   """
-  wanted = config.evaluation.tasks
-  if config.tasks.source == "arena":
+  options, wanted = config.tasks, config.evaluation.tasks
+  if options.source == "arena":
     world = World(config.seed)
-    return Splits(_generate(world, "train", "tasks.train", config.tasks.train),
+    return Splits(_generate(world, "train", "tasks.train", options.train),
                   _generate(world, "test", "evaluation.tasks", wanted))
-  if not config.tasks.path:
-    raise UserError("--config.tasks.path= must name the folder of the benchmark files")
-  tasks = load_tasks(config.tasks.path, config.tasks.benchmarks, config.tasks.split)
-  # By the text of the question, so that one that occurs twice cannot be in both.
+  notes: list[str] = []
+  tasks = configured_tasks(options, options.benchmarks, say=notes.append)
+  # The order depends on the seed and the questions, and not on where their rows stand.
   tasks = sorted(tasks, key=lambda task: stable_hash(config.seed, task.question))
-  asked = {task.question for task in tasks[:wanted]}
-  train = [task for task in tasks[wanted:] if task.question not in asked]
-  if not train:
-    raise UserError(
-        f"--config.evaluation.tasks={wanted} leaves nothing to train on of the {len(tasks)} tasks "
-        f"in {config.tasks.path}: lower it")
-  return Splits(train[:config.tasks.train], tasks[:wanted])
+  split = split_tasks(
+      tasks, train=options.train, heldout=wanted, balanced=options.balanced,
+      evaluated=configured_tasks(options, options.evaluated, say=notes.append))
+  return Splits(split.train, split.heldout, (*notes, *split.notes))
 
 
 def _generate(world: World, split: str, key: str, count: int) -> list[Task]:
@@ -119,11 +120,25 @@ class Chat:
       UserError: nothing is left of a split.
     """
     limit = self._config.rollout.max_prompt_tokens
-    kept = Splits(*([task for task in part if len(self.prompt(task)) <= limit] for part in splits))
+
+    def fitting(tasks: list[Task]) -> list[Task]:
+      return [task for task in tasks if len(self.prompt(task)) <= limit]
+
+    kept = splits._replace(train=fitting(splits.train), heldout=fitting(splits.heldout))
     if not (kept.train and kept.heldout):
       raise UserError(
           f"--config.rollout.max_prompt_tokens={limit}: every prompt is longer; raise it")
-    return kept, sum(map(len, splits)) - sum(map(len, kept))
+    return kept, (len(splits.train) + len(splits.heldout)
+                  - len(kept.train) - len(kept.heldout))
+
+
+def make_graders(config: ConfigDict) -> Graders:
+  """The graders, with the configured sandbox; they are to be closed."""
+  options = config.sandbox
+  sandbox = Sandbox(
+      python=options.python or sys.executable, unsafe=options.unsafe,
+      sessions=options.sessions or None)
+  return Graders(sandbox=sandbox, time_factor=options.time_factor)
 
 
 class Workers(NamedTuple):
@@ -173,13 +188,31 @@ def open_workers(
         share_identical_calls=workflow.share_identical_calls))
 
 
+def worker_names(config: ConfigDict) -> list[str]:
+  """The names of the configured workers, none of whom is started or asked.
+
+  Raises:
+    UserError: the workers cannot be.
+  """
+  if config.pool.source == "vllm":
+    return [name for name, _ in config.pool.vllm.workers]
+  pools = {"arena": lambda: arena_pool("", config.seed), "frontier": lambda: frontier_pool(""),
+           **_running_pools(config)}
+  return [worker.name for worker in pools[config.pool.source]().workers]
+
+
+def _running_pools(config: ConfigDict) -> dict[str, Callable[[], Pool]]:
+  """Pools whose workers run already, by their source."""
+  return {"paper": paper_pool, "open": lambda: open_pool(config.pool.open.urls),
+          "listed": lambda: listed_pool(config.pool.workers)}
+
+
 @contextlib.contextmanager
 def _open_pool(
     config: ConfigDict, portal: BlockingPortal, log: Path, say: Callable[[str], None]
 ) -> Iterator[Pool]:
   source = config.pool.source
-  running = {"paper": paper_pool, "open": lambda: open_pool(config.pool.open.urls),
-             "listed": lambda: listed_pool(config.pool.workers)}
+  running = _running_pools(config)
   if source in running:
     yield running[source]()
     return

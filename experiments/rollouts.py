@@ -4,7 +4,6 @@ import time
 from concurrent.futures import Future
 from typing import Any
 
-import grain
 import numpy as np
 from ml_collections import ConfigDict
 
@@ -12,6 +11,7 @@ from conductor_jax.errors import OutOfBudget, UserError
 from conductor_jax.reporting.metrics import RolloutLog
 from conductor_jax.rollouts import Conductor, Rollout, RolloutGroup, rollout_metrics
 from conductor_jax.sampling.sampler import Sampler
+from conductor_jax.tasks.pipeline import task_order
 from conductor_jax.training.advantages import drop_zero_variance, group_advantages
 from conductor_jax.training.batch import Group, GroupedBatch, pack, padding_share
 from conductor_jax.training.logprobs import Params
@@ -38,8 +38,8 @@ class Rollouts:
   def __init__(self, run: Run, policy: Policy, conductor: Conductor, sampler: Sampler):
     config = run.config
     self._run, self._policy, self._sampler = run, policy, sampler
-    self._tasks = (
-        grain.MapDataset.source(run.splits.train).seed(config.seed + 1).shuffle().repeat())
+    self._tasks = task_order(
+        run.splits.train, config.seed + 1, balanced=config.tasks.balanced)
     self._log = RolloutLog(run.workdir)
     self._loading: Future | None = None
 

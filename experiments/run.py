@@ -94,6 +94,8 @@ def open_run(config: ConfigDict, workdir: Path) -> Iterator[Run]:
         f"and {len(splits.heldout)} held-out tasks"
         + (f" ({left_out} left out, their prompts are too long)" if left_out else "")
         + f", {len(executor.pool)} workers")
+    for note in splits.notes:
+      terminal.print(f"tasks: {note}")
     # What is there lives as long as the run. The collector of garbage, which stops the event loop
     # with all calls on it, need not go through it again and again.
     gc.collect()

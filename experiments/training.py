@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import grain
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +15,7 @@ from conductor_jax.reporting.metrics import MetricsWriter
 from conductor_jax.reporting.progress import CallRates
 from conductor_jax.rollouts import Conductor
 from conductor_jax.sampling.sampler import Sampler
+from conductor_jax.tasks.pipeline import task_order
 from conductor_jax.tasks.task import Task
 from conductor_jax.training.batch import GroupedBatch
 from conductor_jax.training.checkpoint import Checkpoints
@@ -44,7 +44,7 @@ def train_sft(run: Run) -> Policy:
         chat.prompt(task), [chat.example_tokens(task, generator) for _ in range(sft.plans)])
 
   cursor = iter(
-      grain.MapDataset.source(run.splits.train).seed(config.seed).shuffle().repeat()
+      task_order(run.splits.train, config.seed, balanced=config.tasks.balanced)
       .random_map(examples).batch(sft.prompts, batch_fn=list).to_iter_dataset())
   step, state = sft_step(config, run.policy)
   checkpoints = run.checkpoints("sft")

@@ -7,7 +7,7 @@ import pytest
 from conductor_jax.config_checks import check_config, check_shape
 from conductor_jax.errors import UserError
 from conductor_jax.training.optimizer import make_schedule
-from configs import conductor7b
+from configs import conductor7b, conductor7b_paper
 from experiments.policy import model_shape
 
 # Of configs/conductor7b.py, and the devices of each.
@@ -56,6 +56,19 @@ def test_the_papers_learning_rate_peaks_after_6_of_200_iterations():
   rates = [float(rate(step)) for step in range(200)]
   assert rates.index(max(rates)) in (5, 6) and math.isclose(max(rates), 1e-6, rel_tol=1e-5)
   assert 0 <= rates[-1] < 1e-9
+
+
+def test_the_papers_questions_are_960_of_four_benchmarks_and_400_held_out():
+  config = conductor7b_paper.get_config("h200")
+  check_config(config)
+  assert config.tasks.benchmarks == ("mmlu", "math500", "rlpr", "livecodebench")
+  assert config.tasks.livecodebench_release == "release_v1"
+  assert (config.tasks.train, config.tasks.balanced, config.evaluation.tasks) == (960, True, 400)
+  assert config.pool.source == "paper"
+  # Everything else is the same.
+  same = conductor7b.get_config("h200")
+  same.tasks, same.pool, same.evaluation = config.tasks, config.pool, config.evaluation
+  assert same == config
 
 
 def test_devices_without_a_variant_are_refused_with_those_that_have_one():

@@ -69,6 +69,7 @@ def test_smollm_on_a_cpu_is_possible_once_vllm_is_named(smollm2_file):
     ("optimizer.mu_dtype", "float16", "one of float32, bfloat16"),
     ("optimizer.decay", "linear", "one of cosine, none"),
     ("sft.steps", -1, "0 or above"),
+    ("evaluation.concurrent", 0, "above 0"),
     ("mesh.fsdp", 0, "above 0"),
     ("tokenizer.vocab_size", 200, "256 bytes"),
     ("pool.port", 70_000, "must be a port"),
@@ -83,7 +84,13 @@ def test_smollm_on_a_cpu_is_possible_once_vllm_is_named(smollm2_file):
     ("pool.journal.mode", "forget", "one of record, replay, replay-or-record"),
     ("pool.source", "frontier", "tasks.source=files"),
     ("pool.source", "hired", "one of arena, frontier, vllm, paper, open, listed"),
-    ("tasks.source", "hub", "one of arena, files"),
+    ("tasks.source", "web", "one of arena, files, hub"),
+    ("tasks.bigcodebench_prompt", "chat", "one of instruct, complete"),
+    ("tasks.benchmarks", ("gsm9k",), "there is no benchmark 'gsm9k': choose from gsm8k, mmlu,"),
+    ("tasks.evaluated", ("gsm9k",), "there is no benchmark 'gsm9k'"),
+    ("tasks.evaluated", ("gsm8k",), "gsm8k is trained on, and a part of it held out already"),
+    ("tasks.files", (("gsm8k", "a.jsonl"),), "is read with --config.tasks.source=files only"),
+    ("tasks.revisions", (("gsm8k", "v1"),), "is read with --config.tasks.source=hub only"),
     ("workflow.access", "some", "one of binary, positions"),
     ("workflow.context", "mail", "one of messages, inlined"),
     ("workflow.deadline", -1.0, "0 or above"),
@@ -208,6 +215,17 @@ def test_workers_can_be_listed_on_the_command_line(from_command_line):
   config = from_command_line("--config.pool.source=open", f"--config.pool.open.urls=({GEMMA},)")
   assert config.pool.open.urls == (GEMMA,)
   check_config(config)
+
+
+def test_benchmarks_of_ones_own_can_be_described_on_the_command_line(from_command_line):
+  own = ({"name": "riddles", "grader": "text"},)
+  config = from_command_line(
+      "--config.tasks.source=hub", "--config.pool.source=open",
+      f"--config.pool.open.urls=({GEMMA},)", f"--config.tasks.own={own}",
+      "--config.tasks.benchmarks=('riddles', 'gsm8k')")
+  assert config.tasks.own == own and config.tasks.benchmarks == ("riddles", "gsm8k")
+  check_config(config)
+  assert json.loads(config.to_json_best_effort())["tasks"]["own"] == [*own]
 
 
 def test_one_worker_in_place_of_a_list_is_refused(from_command_line):

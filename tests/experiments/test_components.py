@@ -1,17 +1,20 @@
 import json
 import re
+from collections import Counter
 from functools import partial
 
 import numpy as np
 import pytest
 
 from conductor_jax.arena.world import understand
+from conductor_jax.config_checks import check_config
 from conductor_jax.errors import UserError
 from conductor_jax.workflows.lists import parse_lists
 from conductor_jax.workflows.workflow import ParsedPlan, Step, Workflow
-from configs import dryrun, quickstart
+from configs import conductor7b_paper, dryrun, quickstart
 from experiments.components import Chat, load_splits, open_workers
 from experiments.workdir import claim
+from tests.tasks.hub_rows import ROWS, SPLITS, write
 
 WORKERS = 7
 
@@ -44,6 +47,78 @@ def test_a_question_that_occurs_twice_is_never_in_both_splits(tmp_path):
   assert len(splits.heldout) == 5
   assert not {t.question for t in splits.train} & {t.question for t in splits.heldout}
   assert load_splits(file_config(path)) == splits
+
+
+def paper_rows(folder, name, count):
+  """A benchmark of as many rows, each with a question of its own."""
+  rows = [{**ROWS[name]} for _ in range(count)]
+  for i, row in enumerate(rows):
+    text = f"Question {i} of {name}?"
+    if name == "rlpr":
+      row["prompt"] = [{"role": "user", "content": text}]
+      # Every tenth answer is too long.
+      row["reward_model"] = {"ground_truth": "x" * (4 if i % 10 else 40)}
+    elif name == "livecodebench":
+      row.update(question_content=text, question_id=str(i))
+    elif name == "math500":
+      row.update(problem=text, unique_id=str(i))
+    else:
+      row["question"] = text
+  write(folder / name, f"{SPLITS.get(name, 'test')}.jsonl", rows)
+
+
+def test_the_papers_mix_is_balanced_seeded_and_says_what_is_missing(tmp_path):
+  for name, count in (("mmlu", 400), ("math500", 500), ("rlpr", 400), ("livecodebench", 300)):
+    paper_rows(tmp_path, name, count)
+  config = conductor7b_paper.get_config()
+  config.tasks.path = str(tmp_path)
+  splits = load_splits(config)
+  kinds = Counter(task.kind for task in splits.train)
+  assert kinds == {"mmlu": 240, "math500": 240, "rlpr": 240, "livecodebench": 200}
+  assert set(Counter(task.kind for task in splits.heldout).values()) == {100}
+  assert splits.notes == (
+      "rlpr: 40 of 400 rows left out, only those with answers of 30 characters at most are used",
+      "livecodebench has 200 training and 100 held-out tasks, 240 and 100 were wanted")
+  assert load_splits(config) == splits
+  config.seed = 1
+  assert load_splits(config).heldout != splits.heldout
+
+
+def test_questions_of_benchmarks_that_are_evaluated_on_are_not_trained_on(tmp_path):
+  path = write_questions(tmp_path, [f"What is {i}?" for i in range(20)])
+  write(path / "svamp", "SVAMP.json", [
+      {"Body": "what is", "Question": f"{i}", "Answer": 1.0} for i in range(20)])
+  config = file_config(path)
+  assert len(load_splits(config).train) == 15
+  config.tasks.evaluated = ("svamp",)
+  with pytest.raises(UserError, match="leaves nothing to train on of the 20 questions"):
+    load_splits(config)
+  write(path / "svamp", "SVAMP.json", [
+      {"Body": "what is", "Question": f"{i}", "Answer": 1.0} for i in range(12)])
+  splits = load_splits(config)
+  asked = {f"What is {i}?" for i in range(12)}
+  assert not asked & {task.question for task in splits.train}
+  held = sum(task.question in asked for task in splits.heldout)
+  assert splits.notes == (
+      f"left out of training, for they are evaluated on too: {12 - held} questions",)
+
+
+@pytest.mark.parametrize(("options", "told"), [
+    (dict(livecodebench_release="release_v9"),
+     "--config.tasks.livecodebench_release: no release 'release_v9'"),
+    (dict(own=({"name": "a", "grader": "judge"},)), "--config.tasks.own: benchmark 'a': grader="),
+    (dict(own=({"name": "mmlu", "grader": "text"},)), "--config.tasks.own: benchmark 'mmlu': the"),
+    (dict(files=("gsm8k",)), "--config.tasks.files=.*: must be pairs of a benchmark and its file"),
+    (dict(files=(("gsm9k", "a"),)), "must be pairs of a benchmark and its file, got .'gsm9k', 'a'"),
+    (dict(files=(("gsm8k", "a.jsonl"),)), "frontier models know the files of the usual names only"),
+    (dict(source="hub", revisions=(("gsm8k", 3),)), "pairs of a benchmark and its revision, got"),
+    (dict(benchmarks=()), "must name a benchmark at least"),
+])
+def test_options_of_tasks_that_cannot_work_are_refused_before_anything_is_read(options, told):
+  config = dryrun.get_config()
+  config.tasks.update(options)
+  with pytest.raises(UserError, match=told):
+    check_config(config)
 
 
 def test_too_few_rows_for_both_splits_are_refused(tmp_path):

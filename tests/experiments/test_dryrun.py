@@ -1,5 +1,6 @@
 """The dry run, as a user starts it: real loading, grading and training on rows of benchmarks."""
 
+import gzip
 import json
 import os
 from pathlib import Path
@@ -26,7 +27,7 @@ def write_rows(folder: Path) -> Path:
   return folder
 
 
-DRY = ("--config.sft.steps=10", "--config.evaluation.tasks=12")
+DRY = ("--config.sft.steps=10", "--config.evaluation.tasks=12", "--config.tasks.balanced=True")
 
 
 def test_the_dry_run_walks_the_road_on_benchmark_rows(program, tmp_path):
@@ -36,10 +37,16 @@ def test_the_dry_run_walks_the_road_on_benchmark_rows(program, tmp_path):
   done = program.run(
       workdir, *SMALL[:5], *DRY, f"--config.tasks.path={path}", config="configs/dryrun.py")
   assert done.returncode == 0, done.stderr
+  # What there is too little of is told at the start.
+  assert "tasks: math500 has" in done.stdout
   summary = json.loads((workdir / "summary.json").read_text())
   assert summary["iterations"] == 3
   best = summary["heldout"]["best_single_worker"]
   assert best["accuracy"] > 0.6 and set(best["accuracy_by_kind"]) <= set(ROWS)
+  # Balanced, the first and the last four questions have all three benchmarks.
+  for iteration in (0, 2):
+    with gzip.open(workdir / "rollouts" / f"{iteration:06}.jsonl.gz") as file:
+      assert {json.loads(line)["task"]["kind"] for line in file} == set(ROWS)
 
 
 def test_a_faulty_task_file_is_named_with_line_and_column(program, tmp_path):

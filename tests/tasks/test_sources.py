@@ -1,31 +1,18 @@
 import gzip
 import json
+import sys
 
 import pytest
 
 from conductor_jax.errors import UserError
-from conductor_jax.tasks.sources import BENCHMARKS, load_tasks
+from conductor_jax.tasks.sources import load_tasks
 from conductor_jax.tasks.task import Task
+from tests.tasks.hub_rows import ROWS, SPLITS, write
 
-GSM8K = [
-    {"question": "Two bags hold 600 nuts each. How many in all?",
-     "answer": "2 * 600 = <<2*600=1200>>1200\n#### 1,200"},
-    {"question": "Ann gives away 3 of 5 pens. How many are left?", "answer": "5 - 3 = 2\n#### 2"},
-]
-MMLU = [{"question": "Which is a prime?", "subject": "number_theory",
-         "choices": ["4", "6", "7", "9"], "answer": 2}]
-MATH500 = [{"problem": "Find $x$ if $2x = 1$.", "solution": r"Halve: $\boxed{\frac{1}{2}}$.",
-            "answer": r"\frac{1}{2}", "subject": "Algebra", "level": 1,
-            "unique_id": "test/algebra/1.json"}]
-
-
-def write(folder, name, rows):
-  """Writes rows in the form that the name's suffixes say."""
-  text = (json.dumps(rows) if ".jsonl" not in name
-          else "".join(json.dumps(row) + "\n" for row in rows))
-  data = text.encode()
-  folder.mkdir(exist_ok=True)
-  (folder / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+GSM8K = [ROWS["gsm8k"],
+         {"question": "Ann gives away 3 of 5 pens. How many are left?",
+          "answer": "5 - 3 = 2\n#### 2"}]
+MMLU, MATH500 = [ROWS["mmlu"]], [ROWS["math500"]]
 
 
 def refusal(path, *arguments):
@@ -65,8 +52,11 @@ def test_math500_keeps_its_own_id(tmp_path):
            {"subject": "Algebra", "level": 1, "solution": MATH500[0]["solution"]})]
 
 
-@pytest.mark.parametrize("name", ["test.jsonl", "test.jsonl.gz", "test.json", "test.json.gz"])
-def test_all_four_file_forms_give_the_same_tasks(tmp_path, name):
+@pytest.mark.parametrize(
+    "name", ["test.jsonl", "test.jsonl.gz", "test.json", "test.json.gz", "test.parquet"])
+def test_all_file_forms_give_the_same_tasks(tmp_path, name):
+  if name.endswith(".parquet"):
+    pytest.importorskip("pyarrow", reason="Parquet needs the extra hub")
   write(tmp_path / "gsm8k", name, GSM8K)
   assert [task.reference for task in load_tasks(str(tmp_path), ["gsm8k"], "test")] == ["1200", "2"]
 
@@ -114,6 +104,8 @@ def test_an_unknown_or_repeated_benchmark_is_refused(tmp_path):
     ("test.jsonl", b'{"question": "a", "answer": 4}', "line 1: column 'answer' must be text"),
     ("test.jsonl", b'{"question": "a", "answer": "4"}', "line 1: column 'answer' must end with"),
     ("test.jsonl", b'{"question": "a", "answer": "####"}', "line 1: column 'answer' must end with"),
+    ("test.jsonl", b'{"question": "a", "answer": "#### x"}', "column 'answer' must hold a number"),
+    ("test.jsonl", b'{"question": " ", "answer": "#### 1"}', "line 1: the question is empty"),
     ("test.jsonl", b"[1]", "line 1: a row must be a JSON object, got list"),
     ("test.jsonl", b"", " is empty"),
     ("test.jsonl", b"\n\n", " is empty"),
@@ -154,9 +146,121 @@ def test_an_id_that_comes_twice_is_refused(tmp_path):
   assert "line 2: the id 'test/algebra/1.json' is that of line 1" in message
 
 
+def test_an_id_that_comes_twice_is_refused_across_files_too(tmp_path):
+  write(tmp_path, "a.jsonl", MATH500)
+  write(tmp_path, "b.jsonl", MATH500)
+  files = [("math500", "a.jsonl"), ("math500", "b.jsonl")]
+  with pytest.raises(UserError) as fault:
+    load_tasks(str(tmp_path), ["math500"], "test", files=files)
+  assert str(fault.value).startswith(
+      f"{tmp_path / 'b.jsonl'}, line 1: the id 'test/algebra/1.json' is that of line 1 of "
+      f"{tmp_path / 'a.jsonl'};")
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_benchmark_reads_the_columns_of_the_hub(tmp_path, name):
+  write(tmp_path / name, f"{SPLITS.get(name, 'test')}.jsonl", [ROWS[name]])
+  task, = load_tasks(str(tmp_path), [name], "test")
+  assert task.kind == name and task.id.startswith(f"{name}/")
+  json.dumps(dict(task.metadata))
+
+
+# What a benchmark can do without, for it only goes into the metadata or is another's column.
+SPARE = {"ID", "Equation", "Type", "question_concat", "contest_id", "canonical_solution",
+         "doc_struct", "q_idx", "score"}
+
+
+@pytest.mark.parametrize(("name", "column"), [
+    (name, column) for name, row in ROWS.items() for column in row
+    if column not in SPARE or (name, column) == ("humaneval", "canonical_solution")])
+def test_a_missing_column_is_named_with_file_and_row(tmp_path, name, column):
+  file = f"{SPLITS.get(name, 'test')}.jsonl"
+  broken = {key: value for key, value in ROWS[name].items() if key != column}
+  write(tmp_path / name, file, [broken])
+  message = refusal(tmp_path, [name], "test")
+  assert message.startswith(f"{tmp_path / name / file}, line 1: column {column!r} is missing; ")
+
+
+@pytest.mark.parametrize("name", [name for name in ROWS if name != "livecodebench"])
+def test_rows_come_out_of_parquet_as_out_of_json(tmp_path, name):
+  pytest.importorskip("pyarrow", reason="Parquet needs the extra hub")
+  split = SPLITS.get(name, "test")
+  write(tmp_path / "json" / name, f"{split}.jsonl", [ROWS[name]])
+  write(tmp_path / "parquet" / name, f"{split}.parquet", [ROWS[name]])
+  assert (load_tasks(str(tmp_path / "parquet"), [name], "test")
+          == load_tasks(str(tmp_path / "json"), [name], "test"))
+
+
+def test_a_copy_of_the_hubs_folders_is_read_whole(tmp_path):
+  pytest.importorskip("pyarrow", reason="Parquet needs the extra hub")
+  write(tmp_path / "gsm8k" / "main", "test-00000-of-00002.parquet", GSM8K[:1])
+  write(tmp_path / "bigcodebench" / "data", "v0.1.4-00000-of-00001.parquet",
+        [ROWS["bigcodebench"]])
+  message = refusal(tmp_path, ["gsm8k"], "test")
+  assert "main: 1 of the 2 files test-*.parquet are there" in message
+  write(tmp_path / "gsm8k" / "main", "test-00001-of-00002.parquet", GSM8K[1:])
+  tasks = load_tasks(str(tmp_path), ["gsm8k", "bigcodebench"], "test")
+  assert [task.reference for task in tasks[:2]] == ["1200", "2"]
+  assert tasks[2].id == "bigcodebench/BigCodeBench/7"
+
+
+def test_authors_names_of_files_are_found_and_several_are_refused(tmp_path):
+  write(tmp_path / "svamp", "SVAMP.json", [ROWS["svamp"]])
+  write(tmp_path / "humaneval", "HumanEval.jsonl.gz", [ROWS["humaneval"]])
+  write(tmp_path / "bigcodebench", "BigCodeBench-v0.1.0_hf.jsonl.gz", [ROWS["bigcodebench"]])
+  names = ["svamp", "humaneval", "bigcodebench"]
+  assert [task.kind for task in load_tasks(str(tmp_path), names, "test")] == names
+  write(tmp_path / "bigcodebench", "BigCodeBench-v0.1.1.jsonl.gz", [ROWS["bigcodebench"]])
+  message = refusal(tmp_path, ["bigcodebench"], "test")
+  assert ("there are BigCodeBench-v0.1.0_hf.jsonl.gz, BigCodeBench-v0.1.1.jsonl.gz; name the one"
+          in message)
+
+
+def test_a_file_that_is_named_is_read_in_place_of_the_usual_one(tmp_path):
+  write(tmp_path / "gsm8k", "test.jsonl", GSM8K)
+  write(tmp_path / "elsewhere", "mine.jsonl", GSM8K[1:])
+  files = [("gsm8k", "elsewhere/mine.jsonl")]
+  task, = load_tasks(str(tmp_path), ["gsm8k"], "test", files=files)
+  assert (task.id, task.reference) == ("gsm8k/mine/0", "2")
+  for file, told in (("none.jsonl", "there is no such file"), ("mine.csv", "must end with one of")):
+    with pytest.raises(UserError, match=told):
+      load_tasks(str(tmp_path), ["gsm8k"], "test", files=[("gsm8k", file)])
+
+
+def test_a_split_that_is_a_path_or_a_pattern_is_refused(tmp_path):
+  (tmp_path / "gsm8k").mkdir()
+  for split in ("/etc/passwd", "../test", "*"):
+    assert "must be a file's name without its suffixes" in refusal(tmp_path, ["gsm8k"], split)
+
+
+def test_parquet_that_is_no_parquet_is_refused(tmp_path):
+  pytest.importorskip("pyarrow", reason="Parquet needs the extra hub")
+  (tmp_path / "gsm8k").mkdir()
+  (tmp_path / "gsm8k" / "test.parquet").write_bytes(b"PAR1 and no more")
+  assert "not a whole Parquet file" in refusal(tmp_path, ["gsm8k"], "test")
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+  (tmp_path / "gsm8k").mkdir()
+  (tmp_path / "gsm8k" / "test.parquet").touch()
+  monkeypatch.setitem(sys.modules, "pyarrow", None)
+  assert 'needs pyarrow, which comes with pip install -e ".[hub]"' in refusal(
+      tmp_path, ["gsm8k"], "test")
+
+
+# Of the files that CONDUCTOR_BENCHMARKS may hold.
+COUNTS = {"gsm8k": 1319, "mmlu": 14042, "math500": 500, "multiarith": 600, "svamp": 1000,
+          "aqua": 254, "aime25": 30, "humaneval": 164, "bigcodebench": 1140}
+
+
 def test_whole_benchmarks_load_with_distinct_ids(benchmarks):
-  tasks = load_tasks(benchmarks, list(BENCHMARKS), "test")
-  counts = {name: sum(task.kind == name for task in tasks) for name in BENCHMARKS}
-  assert counts == {"gsm8k": 1319, "mmlu": 14042, "math500": 500, "multiarith": 600}
+  tasks = load_tasks(benchmarks, list(COUNTS), "test")
+  assert {name: sum(task.kind == name for task in tasks) for name in COUNTS} == COUNTS
   assert len({task.id for task in tasks}) == len(tasks)
   json.dumps([dict(task.metadata) for task in tasks])
+
+
+def test_other_splits_of_whole_benchmarks_load(benchmarks):
+  for name, split, rows in (("gsm8k", "train", 7473), ("mmlu", "dev", 285),
+                            ("mmlu", "validation_prerelease", 1542), ("aqua", "validation", 254)):
+    assert len(load_tasks(benchmarks, [name], split)) == rows
