@@ -25,6 +25,9 @@ from conductor_jax.workflows.prompts import conductor_prompt
 from conductor_jax.workflows.transcript import Transcript, refuse_over_budget
 from conductor_jax.workflows.workflow import ParsedPlan, ParseFailure, Workflow
 
+# Of a task's reference in a record: that of a coding task is all of its tests.
+_REFERENCE_CHARACTERS = 1000
+
 
 @dataclass(frozen=True)
 class Rollout:
@@ -68,7 +71,7 @@ class Rollout:
       plan = self.plan.reason
     return {
         "task": {"id": self.task.id, "question": self.task.question, "kind": self.task.kind,
-                 "reference": self.task.reference},
+                 "reference": self.task.reference[:_REFERENCE_CHARACTERS]},
         "completion": self.text,
         "answer": self.transcript.answer if self.transcript else None,
         "reward": self.reward,
@@ -154,7 +157,7 @@ class Conductor:
       temperature: in place of the conductor's own; 0 is greedy.
     """
     return await self._sampler.sample(
-        self._prompt(task), seeds, self._temperature if temperature is None else temperature)
+        self.prompt(task), seeds, self._temperature if temperature is None else temperature)
 
   async def execute(
       self, task: Task, completions: Sequence[Completion], seeds: np.ndarray) -> list[Rollout]:
@@ -169,7 +172,7 @@ class Conductor:
     Returns:
       One rollout per completion, in order.
     """
-    prompt = np.asarray(self._prompt(task), np.int32)
+    prompt = np.asarray(self.prompt(task), np.int32)
     texts = [self._text(completion) for completion in completions]
     plans = [self._parse(text) for text in texts]
     parsed = [i for i, plan in enumerate(plans) if isinstance(plan, ParsedPlan)]
@@ -186,7 +189,8 @@ class Conductor:
 
     return [rollout(i, completion) for i, completion in enumerate(completions)]
 
-  def _prompt(self, task: Task) -> list[int]:
+  def prompt(self, task: Task) -> list[int]:
+    """What the policy reads, in tokens."""
     return conductor_prompt(
         self._tokenizer, task.question, workers=len(self._executor.pool),
         max_steps=self._max_steps, access=self._access)

@@ -8,7 +8,7 @@ again on the same work directory, it goes on where it stopped.
 
 import contextlib
 import resource
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,6 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from conductor_jax.errors import OutOfBudget
 from conductor_jax.evaluation.evaluate import evaluate
 from conductor_jax.reporting.metrics import RolloutLog, read_metrics, write_summary
 from conductor_jax.reporting.progress import CallRates, accuracy_line, heading
@@ -25,22 +24,24 @@ from conductor_jax.strategies.conductor import ConductorStrategy
 from conductor_jax.strategies.random_plan import RandomPlan
 from conductor_jax.strategies.single_worker import best_single_worker
 from conductor_jax.strategies.strategy import Strategy
-from conductor_jax.tasks.graders import Graders
-from conductor_jax.workers.budget import told
+from experiments.components import make_graders
 from experiments.conductor import make_conductor, open_sampler
 from experiments.program import main
 from experiments.run import Run, open_run
+from experiments.spending import told_what_was_spent
 from experiments.training import train_grpo, train_sft
 
 
 def train(config: ConfigDict, workdir: Path) -> None:
   """One run, from its config to its report."""
-  with open_run(config, workdir) as run, contextlib.closing(Graders()) as graders, \
-      _told_what_was_spent(run):
+  with open_run(config, workdir) as run, contextlib.closing(make_graders(config)) as graders, \
+      told_what_was_spent(run.client):
     policy = train_sft(run)
     with open_sampler(run, policy) as sampler:
       conductor = make_conductor(run, sampler, graders)
-      trained = ConductorStrategy(conductor, config.evaluation.temperature)
+      trained = ConductorStrategy(
+          conductor, temperature=config.evaluation.temperature,
+          max_prompt=config.rollout.max_prompt_tokens)
 
       def wait_for(name: str, work: Callable[[], Awaitable[Any]]) -> Any:
         with run.terminal.waiting(name, CallRates(run.client.activity)):
@@ -49,7 +50,7 @@ def train(config: ConfigDict, workdir: Path) -> None:
       def measure(name: str, strategy: Strategy) -> dict[str, Any]:
         result = wait_for(heading(name), partial(
             evaluate, strategy, run.splits.heldout, seed=config.seed,
-            workers=len(run.executor.pool)))
+            workers=len(run.executor.pool), concurrent=config.evaluation.concurrent))
         run.terminal.print(f"{heading(name)}: {accuracy_line(result)}")
         return result
 
@@ -67,17 +68,6 @@ def train(config: ConfigDict, workdir: Path) -> None:
       heldout = {"before_rl": measured["before_rl"], "after_rl": measure("after_rl", trained),
                  **measured}
     _conclude(run, int(state.step), heldout)
-
-
-@contextlib.contextmanager
-def _told_what_was_spent(run: Run) -> Iterator[None]:
-  """Adds to a spent budget what it was spent on."""
-  try:
-    yield
-  except OutOfBudget as fault:
-    raise OutOfBudget(
-        f"{fault}; spent so far: {told(run.client.budget.spending())}: raise --config.pool.budget, "
-        "then run the same command to go on from here") from fault
 
 
 def _conclude(run: Run, iterations: int, heldout: dict[str, Any]) -> None:

@@ -6,8 +6,9 @@ from conductor_jax.arena.plans import SUBTASKS
 from conductor_jax.arena.server_process import ServerProcess
 from conductor_jax.arena.specialists import SPECIALISTS, arena_pool
 from conductor_jax.arena.world import SKILLS, World, understand
+from conductor_jax.gather import gather_all
 from conductor_jax.strategies.single_worker import SingleWorker
-from conductor_jax.strategies.strategy import Attempt, attempt_all
+from conductor_jax.strategies.strategy import Attempt, attempt
 from conductor_jax.tasks.graders import Graders
 from conductor_jax.tasks.task import Task
 from conductor_jax.workers.client import PoolClient
@@ -60,8 +61,9 @@ def ideal_plan(task: Task, pool: Pool, *, opened: bool) -> Workflow:
 
 
 async def attempts(executor, graders, tasks, *, opened: bool) -> list[Attempt]:
-  plans = [ideal_plan(task, executor.pool, opened=opened) for task in tasks]
-  return await attempt_all(executor, graders, tasks, plans, seed=SEED)
+  return await gather_all(
+      attempt(executor, graders, task, ideal_plan(task, executor.pool, opened=opened), seed=SEED)
+      for task in tasks)
 
 
 def test_the_tasks_are_of_all_kinds():
@@ -86,5 +88,6 @@ async def test_two_hop_plans_with_closed_access_are_never_right(executor, grader
 
 async def test_no_worker_alone_is_ever_right_on_a_two_hop_task(executor, graders):
   for worker in range(len(executor.pool)):
-    alone = await SingleWorker(worker, executor, graders).answer(TWO_HOP, seed=SEED)
+    strategy = SingleWorker(worker, executor, graders)
+    alone = await gather_all(strategy.answer(task, seed=SEED) for task in TWO_HOP)
     assert [attempt.grade.correct for attempt in alone] == [False] * len(TWO_HOP)

@@ -1,6 +1,6 @@
-"""The frame of report.html: style and skeleton, nothing loaded from outside."""
+"""The frame of a page: style, skeleton and tables, nothing loaded from outside."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 
 # Series colours start from Okabe and Ito's. Each has a contrast of 3 or more with its ground, and
@@ -44,12 +44,16 @@ dd { margin: 0; font-size: 1.15rem; font-variant-numeric: tabular-nums; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .35rem .8rem; text-align: right; border-bottom: 1px solid var(--grid); }
+td { white-space: nowrap; } td small { display: block; }
 thead th { vertical-align: bottom; font-size: .9rem; }
-th[scope=row] { text-align: left; font-weight: 400; position: sticky; left: 0;
+th[scope=row] { text-align: left; font-weight: 400; position: sticky; left: 0; min-width: 7rem;
   background: var(--ground); }
 th.kind { padding-left: 2rem; color: var(--quiet); }
 th[scope=row].main, td.main { font-weight: 600; }
 .heat { background: color-mix(in srgb, var(--series-0) var(--share), var(--ground)); }
+td.up { background: var(--high); } td.down { background: var(--low); }
+figure.broad { max-width: 56rem; display: block; overflow-x: auto; }
+figure.broad > svg { min-width: 38rem; }
 .panels { display: grid; column-gap: 2.5rem;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
 figure { margin: 0 0 2rem; max-width: 34rem; min-width: 0;
@@ -76,11 +80,12 @@ summary { cursor: pointer; overflow-wrap: anywhere; }
 """
 
 
-def page(name: str, sections: Sequence[str]) -> str:
+def page(name: str, kind: str, sections: Sequence[str]) -> str:
   """The whole document.
 
   Args:
     name: the run's name.
+    kind: what the page is, such as "training report".
     sections: HTML, already escaped.
   """
   # The policy makes the browser refuse whatever would be loaded or run, should a text ever slip
@@ -91,12 +96,30 @@ def page(name: str, sections: Sequence[str]) -> str:
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(name)}: training report</title>
+<title>{escape(name)}: {escape(kind)}</title>
 <style>{_STYLE}</style>
 </head>
 <body>
-<h1>Training report: {escape(name)}</h1>
+<h1>{escape(kind.capitalize())}: {escape(name)}</h1>
 {"".join(section for section in sections)}
 </body>
 </html>
 """
+
+
+def section(title: str, body: str) -> str:
+  """A part of the page with a heading, "" where its body is."""
+  return f"<section><h2>{escape(title)}</h2>{body}</section>" if body else ""
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+  """A table.
+
+  Args:
+    headings: texts.
+    rows: cells as HTML, the first of each a heading.
+  """
+  head = "".join(f"<th scope=col>{escape(text)}</th>" for text in headings)
+  body = "".join(f"<tr>{''.join(cells)}</tr>" for cells in rows)
+  return (f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
+          f"<tbody>{body}</tbody></table></div>")

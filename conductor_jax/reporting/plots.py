@@ -1,36 +1,24 @@
 """Curves of a run as inline SVG that follows the page's light or dark colours."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from io import StringIO
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-# matplotlib knows only fixed colours: it draws with these, and they are then replaced by the
-# page's CSS variables.
-_INK, _GRID, _GROUND = "#0a0a01", "#0a0a02", "#0a0a03"
-_SERIES = tuple(f"#0a0b{i:02x}" for i in range(7))
-_VARIABLES = {_INK: "--ink", _GRID: "--grid", _GROUND: "--ground",
-              **{colour: f"--series-{i}" for i, colour in enumerate(_SERIES)}}
-
-# Points; the page scales a figure to its column, so text is 10 to 15 pixels high on screen.
-_WIDTH, _HEIGHT, _FONT = 340, 200, 10
-
-# Series differ by more than their colour: matplotlib's dashes, in line widths, and SVG's for the
-# legend.
-_DASHES = (
-    ("-", ""),
-    ((0, (4, 1.5)), "7 2.5"),
-    ((0, (1.3, 1.1)), "2.5 2.2"),
-    ((0, (5, 1.3, 1.3, 1.3)), "9 2.5 2.5 2.5"),
+from conductor_jax.reporting.figure import (
+    DASHES,
+    FONT,
+    PAGE,
+    inline_svg,
+    new_figure,
+    style_axes,
 )
+
+_WIDTH, _HEIGHT = 340, 200  # points
 
 
 @dataclass(frozen=True)
@@ -130,8 +118,8 @@ def curves(
   figure, axes = _figure(x_label, panel.axis)
   legend = []
   for index, (key, values) in enumerate(data.items()):
-    colour = _SERIES[index % len(_SERIES)]
-    line, dash = _DASHES[index % len(_DASHES)]
+    colour = PAGE.series[index % len(PAGE.series)]
+    line, dash = DASHES[index % len(DASHES)]
     smoothed = smooth(values, window)
     if window > 1:
       axes.plot(steps, values, color=colour, alpha=0.28, linewidth=0.8)
@@ -139,12 +127,13 @@ def curves(
               marker="o" if len(steps) < 24 else "", markersize=2.5)
     legend.append(_entry(panel.series[key], smoothed, index, dash))
   if level is not None:
-    axes.axhline(level[1], color=_INK, linewidth=0.9, linestyle=(0, (1, 2)))
+    axes.axhline(level[1], color=PAGE.ink, linewidth=0.9, linestyle=(0, (1, 2)))
     axes.annotate(level[0], (1, level[1]), (-2, 4), xycoords=("axes fraction", "data"),
-                  textcoords="offset points", color=_INK, fontsize=_FONT, ha="right",
-                  bbox={"facecolor": _GROUND, "edgecolor": "none", "pad": 1})
+                  textcoords="offset points", color=PAGE.ink, fontsize=FONT, ha="right",
+                  bbox={"facecolor": PAGE.ground, "edgecolor": "none", "pad": 1})
   _limits(axes, panel, data, 0.0 if level is None else level[1])
-  return Plot(panel.title, panel.note, tuple(legend), _svg(figure, panel.identifier, panel.title))
+  svg = inline_svg(figure, panel.identifier, panel.title)
+  return Plot(panel.title, panel.note, tuple(legend), svg)
 
 
 def stacked_seconds(
@@ -175,7 +164,7 @@ def stacked_seconds(
   base = np.zeros(len(steps))
   legend = []
   for index, (key, layer) in enumerate(zip(data, layers, strict=True)):
-    axes.stairs(base + layer, edges, baseline=base, fill=True, color=_SERIES[index], alpha=0.85,
+    axes.stairs(base + layer, edges, baseline=base, fill=True, color=PAGE.series[index], alpha=0.85,
                 linewidth=0)
     base = base + layer
     colour = f"--series-{index}"
@@ -191,23 +180,15 @@ def stacked_seconds(
   else:
     axes.set_ylim(bottom=0)
   axes.set_xlim(edges[0], edges[-1])
-  return Plot(title, note, tuple(legend), _svg(figure, identifier, title))
+  return Plot(title, note, tuple(legend), inline_svg(figure, identifier, title))
 
 
 def _figure(x_label: str, y_label: str) -> tuple[Figure, Axes]:
-  figure = Figure(figsize=(_WIDTH / 72, _HEIGHT / 72), dpi=72, layout="constrained")
-  FigureCanvasSVG(figure)
-  figure.patch.set_visible(False)
+  figure = new_figure(_WIDTH, _HEIGHT, PAGE)
   axes = figure.add_subplot()
-  axes.patch.set_visible(False)
-  axes.set_xlabel(x_label, color=_INK, fontsize=_FONT)
-  axes.set_ylabel(y_label, color=_INK, fontsize=_FONT)
-  axes.tick_params(colors=_INK, labelsize=_FONT, color=_GRID, length=3)
+  style_axes(axes, PAGE, x_label, y_label)
   axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
-  axes.grid(True, axis="y", color=_GRID, linewidth=0.7)
-  axes.set_axisbelow(True)
-  axes.spines[["top", "right", "left"]].set_visible(False)
-  axes.spines["bottom"].set_color(_GRID)
+  axes.grid(True, axis="y", color=PAGE.grid, linewidth=0.7)
   axes.margins(x=0.02)
   return figure, axes
 
@@ -235,24 +216,4 @@ def _entry(label: str, values: np.ndarray, index: int, dash: str) -> LegendEntry
   ends = values[np.isfinite(values)][[0, -1]]
   first, last = (f"{0.0 + end:.3g}" for end in ends)
   span = last if len(values) == 1 else f"{first} → {last}"
-  return LegendEntry(f"{label} {span}", f"--series-{index % len(_SERIES)}", dash)
-
-
-def _svg(figure: Figure, identifier: str, title: str) -> str:
-  """The figure as an `<svg>` element with text as text, in the page's font and colours."""
-  text = StringIO()
-  # A fixed salt and no date: the same data give the same bytes.
-  with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": identifier}):
-    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-  svg = text.getvalue()
-  svg = svg[svg.index("<svg"):]
-  svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-  # matplotlib's own style element would apply to the whole page.
-  svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)
-  svg = re.sub(r'font-family: [^;"]*; ', "", svg)
-  svg = re.sub(r'\bid="', f'id="{identifier}-', svg)
-  svg = re.sub(r'(url\(#|href="#)', rf"\1{identifier}-", svg)
-  svg = re.sub(r'^<svg [^>]*?(viewBox="[^"]*")[^>]*>',
-               rf'<svg \1 xmlns:xlink="http://www.w3.org/1999/xlink" role="img" '
-               rf'aria-label="{title}">', svg)
-  return re.sub("#0a0[ab][0-9a-f]{2}", lambda m: f"var({_VARIABLES[m[0]]})", svg).strip()
+  return LegendEntry(f"{label} {span}", f"--series-{index % len(PAGE.series)}", dash)

@@ -3,7 +3,7 @@
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -64,6 +64,10 @@ def _cell(value: Any, form: str) -> str:
   return form.format(value) if math.isfinite(value) else _NOT_FINITE
 
 
+def _interval(ends: Sequence[float] | None) -> str:
+  return f"{100 * ends[0]:.1f}–{ends[1]:.1%}" if ends else _NOTHING
+
+
 def iteration_line(step: int, total: int, values: Mapping[str, Any]) -> str:
   """One line on one step, such as `  12/160  reward 0.71  accuracy 0.44`.
 
@@ -108,6 +112,9 @@ def comparison(heldout: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], lis
     if known and (key != "rejected" or any(heldout[name].get(key) for name in names)):
       rows.append([label, *cells])
     if key == "accuracy":
+      intervals = [heldout[name].get("accuracy_interval") for name in names]
+      if any(intervals):
+        rows.append(["  95% interval", *map(_interval, intervals)])
       rows += [["  " + kind, *(_cell(by_kind.get(kind), "{:.1%}") for by_kind in accuracies)]
                for kind in kinds]
   return ["", *(heading(name) for name in names)], rows
@@ -168,7 +175,11 @@ class _Live(ProgressColumn):
 
 
 class Terminal:
-  """Prints a run. Without a terminal it writes plain lines: no bar and no control codes."""
+  """Prints a run. Without a terminal it writes plain lines: no bar and no control codes.
+
+  Attributes:
+    console: where it prints.
+  """
 
   def __init__(self, console: Console | None = None):
     """Chooses where to print.
@@ -176,12 +187,12 @@ class Terminal:
     Args:
       console: standard output by default.
     """
-    self._console = Console(highlight=False) if console is None else console
+    self.console = Console(highlight=False) if console is None else console
 
   def print(self, line: str) -> None:
     """Prints one line as it is, above the bar if there is one."""
     # No wrapping: a pipe is taken to be 80 columns wide, and a log is read by line.
-    self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+    self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
   @contextmanager
   def waiting(self, name: str, live: Callable[[], str]) -> Iterator[None]:
@@ -193,7 +204,7 @@ class Terminal:
     """
     progress = Progress(
         SpinnerColumn(), TextColumn("{task.description}", markup=False), _Live(live),
-        console=self._console, transient=True, disable=not self._console.is_terminal)
+        console=self.console, transient=True, disable=not self.console.is_terminal)
     progress.add_task(name, total=None)
     with progress:
       yield
@@ -213,8 +224,8 @@ class Terminal:
     """
     progress = Progress(
         TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
-        TimeRemainingColumn(), _Live(live), console=self._console, transient=True,
-        disable=not self._console.is_terminal)
+        TimeRemainingColumn(), _Live(live), console=self.console, transient=True,
+        disable=not self.console.is_terminal)
     bar = progress.add_task(name, total=total, completed=start)
     with progress:
       yield Phase(self, progress, bar, total, every)
@@ -222,7 +233,7 @@ class Terminal:
   def results(self, heldout: Mapping[str, Mapping[str, Any]]) -> None:
     """Prints the comparison of the held-out results."""
     headings, rows = comparison(heldout)
-    self._console.print(_table(headings, rows))
+    self.console.print(_table(headings, rows))
 
 
 class Phase:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from conductor_jax.reporting.metrics import atomic_file
-from conductor_jax.reporting.page import page
+from conductor_jax.reporting.page import page, section, table
 from conductor_jax.reporting.plots import Curves, Plot, curves, smoothing_window, stacked_seconds
 from conductor_jax.reporting.progress import comparison, heading
+from conductor_jax.reporting.spending import spending_table
 
 _SAMPLES = 12
 
@@ -91,25 +92,22 @@ def write_report(
   sections = [
       _headline(heldout),
       _facts(summary, heldout),
-      _section("Held-out tasks", _comparison_table(heldout) if heldout else ""),
-      _section("Learning curves", _panels(_training_plots(training), len(training), "iteration")),
-      _section("Which worker is called", _worker_table(training)),
-      _section("What the workers were paid", _spending_table(summary.get("spending") or {})),
-      _section("Warm start", _panels((curves(panel, warm_start, "step") for panel in _SFT),
-                                     len(warm_start), "step")),
-      _section("Sample rollouts of the last iteration",
-               "".join(_rollout(row) for row in _spread(rollouts, _SAMPLES))),
-      _section("Configuration", f"<pre>{escape(config_text)}</pre>" if config_text else ""),
+      section("Held-out tasks", _comparison_table(heldout) if heldout else ""),
+      section("Learning curves", _panels(_training_plots(training), len(training), "iteration")),
+      section("Which worker is called", _worker_table(training)),
+      section("What the workers were paid", spending_table(summary.get("spending") or {})),
+      section("Warm start", _panels((curves(panel, warm_start, "step") for panel in _SFT),
+                                    len(warm_start), "step")),
+      section("Sample rollouts of the last iteration",
+              "".join(_rollout(row) for row in _spread(rollouts, _SAMPLES))),
+      section("Configuration", f"<pre>{escape(config_text)}</pre>" if config_text else ""),
   ]
   path = workdir / "report.html"
   with atomic_file(path) as file:
+    text = page(workdir.resolve().name, "training report", sections)
     # A completion may hold half of a surrogate pair, which UTF-8 cannot.
-    file.write(page(workdir.resolve().name, sections).encode("utf-8", "backslashreplace"))
+    file.write(text.encode("utf-8", "backslashreplace"))
   return path
-
-
-def _section(title: str, body: str) -> str:
-  return f"<section><h2>{escape(title)}</h2>{body}</section>" if body else ""
 
 
 def _headline(heldout: Mapping[str, Mapping[str, Any]]) -> str:
@@ -131,8 +129,8 @@ def _headline(heldout: Mapping[str, Mapping[str, Any]]) -> str:
     sentences.append(f"After training: {place} the best single worker ({best:.1%}).")
   # The accuracy is over the tasks with a verdict.
   tasks = heldout["after_rl"]["tasks"] - heldout["after_rl"]["rejected"]
-  margin = 196 * math.sqrt(after * (1 - after) / tasks)
-  sentences.append(f"{tasks:,.0f} tasks; sampling error ± {margin:.1f} points (95%).")
+  low, high = heldout["after_rl"]["accuracy_interval"]
+  sentences.append(f"{tasks:,.0f} tasks; the 95% interval is {low:.1%} to {high:.1%}.")
   return (f'<p class="headline">{numbers}<span>held-out accuracy</span></p>'
           f'<p class="lead">{" ".join(sentences)}</p>')
 
@@ -167,14 +165,7 @@ def _comparison_table(heldout: Mapping[str, Mapping[str, Any]]) -> str:
     kind = ' class="main"' if label == "accuracy" else kind
     body.append([f"<th scope=row{kind}>{escape(label.strip())}</th>",
                  *(f"<td{kind}>{escape(cell)}</td>" for cell in cells)])
-  return _table(headings, body)
-
-
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-  head = "".join(f"<th scope=col>{escape(text)}</th>" for text in headings)
-  body = "".join(f"<tr>{''.join(cells)}</tr>" for cells in rows)
-  return (f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
-          f"<tbody>{body}</tbody></table></div>")
+  return table(headings, body)
 
 
 def _training_plots(records: Sequence[Mapping[str, Any]]) -> Iterable[Plot | None]:
@@ -241,26 +232,8 @@ def _worker_table(records: Sequence[Mapping[str, Any]]) -> str:
       cells.append(f'<td class="heat" style="--share:{55 * share:.1f}%">{share:.0%}</td>')
     rows.append(cells)
   span = "the last iteration" if len(last) == 1 else f"the last {len(last)} iterations"
-  return f"<p>Share of the calls of each kind of task, mean over {span}.</p>" + _table(
+  return f"<p>Share of the calls of each kind of task, mean over {span}.</p>" + table(
       ["", *workers], rows)
-
-
-def _spending_table(spending: Mapping[str, Mapping[str, Any]]) -> str:
-  """Requests, tokens and dollars of each worker, what may have been billed apart."""
-  rows = []
-  for name, spent in sorted(spending.items(), key=lambda item: -item[1]["cost"]):
-    rows.append([f"<th scope=row>{escape(name)}</th>"] + [
-        f"<td>{text}</td>" for text in (
-            f"{spent['calls']:,}", f"{spent['tokens']:,}", f"{spent['cost']:,.4f}",
-            f"{spent['estimated']:,}", f"{spent['possibly_billed']:,}",
-            f"{spent['possible_cost']:,.4f}")])
-  if not rows:
-    return ""
-  total = sum(spent["cost"] for spent in spending.values())
-  return (f"<p>${total:,.4f} in all. A request without an answer may have been billed all the "
-          "same: what it may have cost at most stands apart.</p>") + _table(
-      ["", "requests", "tokens", "dollars", "requests with estimated tokens",
-       "requests possibly billed", "dollars of these, at most"], rows)
 
 
 def _spread(rows: Sequence[Mapping[str, Any]], count: int) -> list[Mapping[str, Any]]:

@@ -1,10 +1,8 @@
 """Random valid plans: what planning is worth is measured from here."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from conductor_jax.strategies.strategy import PLAIN_SUBTASK, Attempt, attempt_all, task_seed
+from conductor_jax.strategies.strategy import PLAIN_SUBTASK, Attempt, attempt, task_seed
 from conductor_jax.tasks.graders import Graders
 from conductor_jax.tasks.task import Task
 from conductor_jax.workflows.executor import Executor
@@ -42,16 +40,14 @@ class RandomPlan:
       max_steps: the most steps of a plan.
       access: which access lists are drawn.
     """
-    self.name = "random plan"
+    self.name, self.variant = "random_plan", ""
     self._executor = executor
     self._graders = graders
     self._max_steps = max_steps
     self._access = access
 
-  async def answer(self, tasks: Sequence[Task], *, seed: int) -> list[Attempt]:
-    workflows = [
-        random_workflow(
-            np.random.default_rng(task_seed(seed, task)), workers=len(self._executor.pool),
-            max_steps=self._max_steps, access=self._access)
-        for task in tasks]
-    return await attempt_all(self._executor, self._graders, tasks, workflows, seed=seed)
+  async def answer(self, task: Task, *, seed: int) -> Attempt:
+    workflow = random_workflow(
+        np.random.default_rng(task_seed(seed, task)), workers=len(self._executor.pool),
+        max_steps=self._max_steps, access=self._access)
+    return await attempt(self._executor, self._graders, task, workflow, seed=seed)

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from conductor_jax.errors import UserError
-from conductor_jax.strategies.strategy import PLAIN_SUBTASK, Attempt, attempt_all
+from conductor_jax.gather import gather_all
+from conductor_jax.strategies.strategy import PLAIN_SUBTASK, Attempt, attempt
 from conductor_jax.tasks.graders import Graders
 from conductor_jax.tasks.task import Task
 from conductor_jax.workflows.executor import Executor
@@ -13,23 +14,25 @@ from conductor_jax.workflows.workflow import Step, Workflow
 
 
 class SingleWorker:
-  """Gives every task, as it is, to one worker; its name is the worker's."""
+  """Gives every task, as it is, to one worker."""
 
-  def __init__(self, worker: int, executor: Executor, graders: Graders):
+  def __init__(
+      self, worker: int, executor: Executor, graders: Graders, name: str | None = None):
     """Args:
       worker: its id in the executor's pool.
       executor: runs the calls.
       graders: judge the answers.
+      name: of the strategy; None for the worker's.
     """
-    self.name = executor.pool.workers[worker].name
+    own = executor.pool.workers[worker].name
+    self.name, self.variant = (own, "") if name is None else (name, own)
     self.worker = worker
     self._executor = executor
     self._graders = graders
 
-  async def answer(self, tasks: Sequence[Task], *, seed: int) -> list[Attempt]:
+  async def answer(self, task: Task, *, seed: int) -> Attempt:
     workflow = Workflow((Step(self.worker, PLAIN_SUBTASK),))
-    return await attempt_all(
-        self._executor, self._graders, tasks, [workflow] * len(tasks), seed=seed)
+    return await attempt(self._executor, self._graders, task, workflow, seed=seed)
 
 
 async def best_single_worker(
@@ -47,14 +50,17 @@ async def best_single_worker(
     tasks: what the workers are compared on.
     seed: fixes every answer.
 
+  Returns:
+    The strategy "best_single_worker"; its variant is the worker's name.
+
   Raises:
     OutOfBudget: the calls cannot be paid.
     UserError: no worker has a verdict on any task.
   """
   ranked, errors = [], []
   for worker, spec in enumerate(executor.pool.workers):
-    strategy = SingleWorker(worker, executor, graders)
-    attempts = await strategy.answer(tasks, seed=seed)
+    strategy = SingleWorker(worker, executor, graders, "best_single_worker")
+    attempts = await gather_all(strategy.answer(task, seed=seed) for task in tasks)
     refuse_over_budget(attempt.transcript for attempt in attempts)
     errors += [f"{spec.name}: {call.error}" for attempt in attempts
                for call in attempt.transcript.calls if call.outcome == "unavailable"]

@@ -1,7 +1,6 @@
 """What a strategy is: anything that answers tasks with a pool of workers."""
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,12 +24,14 @@ class Attempt:
     plan: what was run, or why nothing was.
     transcript: the run, None where the plan did not parse.
     grade: the verdict; None where the attempt is rejected, or the plan did not parse.
+    completion: what a policy wrote the plan as, None where none did.
   """
 
   task: Task
   plan: Workflow | ParseFailure
   transcript: Transcript | None
   grade: Grade | None
+  completion: str | None = None
 
   @property
   def rejected(self) -> bool:
@@ -47,19 +48,20 @@ class Strategy(Protocol):
 
   Attributes:
     name: what reports call it.
+    variant: what answers under that name where the name does not say it, such as the checkpoint of
+      a policy; "" where it does.
   """
 
   name: str
+  variant: str
 
-  async def answer(self, tasks: Sequence[Task], *, seed: int) -> list[Attempt]:
-    """Answers every task, all at once.
+  async def answer(self, task: Task, *, seed: int) -> Attempt:
+    """Answers one task.
 
     Args:
-      tasks: the questions.
-      seed: fixes every answer, whatever the order of the tasks and the concurrency.
-
-    Returns:
-      One attempt per task, in order.
+      task: the question.
+      seed: fixes the answer, whatever else is answered at the same time; another task is answered
+        independently under the same seed.
     """
     ...
 
@@ -70,13 +72,9 @@ def task_seed(seed: int, task: Task) -> int:
   return int.from_bytes(digest[:4], "big")
 
 
-async def attempt_all(
-    executor: Executor, graders: Graders, tasks: Sequence[Task], workflows: Sequence[Workflow], *,
-    seed: int
-) -> list[Attempt]:
-  """Runs one workflow per task, all at once, each with its `task_seed`."""
-  results = await run_and_grade(executor, graders, [
-      (task, workflow, task_seed(seed, task))
-      for task, workflow in zip(tasks, workflows, strict=True)])
-  return [Attempt(task, workflow, transcript, grade) for task, workflow, (transcript, grade)
-          in zip(tasks, workflows, results, strict=True)]
+async def attempt(
+    executor: Executor, graders: Graders, task: Task, workflow: Workflow, *, seed: int) -> Attempt:
+  """Runs a workflow on a task, with its `task_seed`, and grades what comes out."""
+  (transcript, grade), = await run_and_grade(
+      executor, graders, [(task, workflow, task_seed(seed, task))])
+  return Attempt(task, workflow, transcript, grade)

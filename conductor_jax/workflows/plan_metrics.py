@@ -33,8 +33,11 @@ def worker_entropy_bits(workflows: Sequence[Workflow]) -> float | None:
   0 when every step goes to one worker, log2(n) when n workers share the steps evenly.
   """
   shares = worker_shares(workflows, workers=0)
-  if shares is None:
-    return None
+  return None if shares is None else entropy_bits(shares)
+
+
+def entropy_bits(shares: Iterable[float]) -> float:
+  """Entropy of a distribution, in bits."""
   # One worker alone gives -0.0; adding 0.0 makes it a plain zero.
   return float(-sum(share * np.log2(share) for share in shares if share > 0)) + 0.0
 

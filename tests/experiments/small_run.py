@@ -33,10 +33,10 @@ class Program:
     self._environment = os.environ | {"JAX_PLATFORMS": "cpu"} | self._caching
 
   def start(self, workdir: Path, *options: str, config="configs/quickstart.py",
-            module="experiments.train", devices=1, **popen) -> subprocess.Popen:
+            module="experiments.train", devices=1, platforms="cpu", **popen) -> subprocess.Popen:
     command = [sys.executable, "-m", module, f"--workdir={workdir}",
                *([f"--config={config}"] if config else []), *options]
-    environment = self._environment if devices == 1 else (
+    environment = self._environment | {"JAX_PLATFORMS": platforms} if devices == 1 else (
         host_devices.environment(devices) | self._caching)
     return subprocess.Popen(
         command, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE,

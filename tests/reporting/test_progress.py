@@ -131,6 +131,12 @@ def test_the_comparison_has_the_agreed_columns_and_a_row_per_kind():
   assert "of them without a verdict" not in by_label
 
 
+def test_intervals_stand_under_the_accuracies_where_they_are_known():
+  _, rows = comparison({"after_rl": result(0.6, accuracy_interval=[0.5512, 0.6487]),
+                        "random_plan": result(0.2)})
+  assert rows[:2] == [["accuracy", "60.0%", "20.0%"], ["  95% interval", "55.1–64.9%", "–"]]
+
+
 def test_held_out_tasks_without_a_verdict_are_counted_where_there_are_any():
   _, rows = comparison({"after_rl": result(0.6), "random_plan": result(0.2, rejected=3)})
   assert rows[-1] == ["of them without a verdict", "0", "3"]

@@ -44,7 +44,8 @@ def read(path):
 
 def result(accuracy):
   return {
-      "accuracy": accuracy, "accuracy_by_kind": {"words": accuracy}, "parse_rate": 1.0,
+      "accuracy": accuracy, "accuracy_interval": [accuracy - 0.049, accuracy + 0.051],
+      "accuracy_by_kind": {"words": accuracy}, "parse_rate": 1.0,
       "correct_given_parsed": accuracy, "steps_per_plan": 1.2, "worker_entropy_bits": 2.0,
       "tokens_per_task": 100.0, "cost_per_task": 0.001, "tasks": 400, "rejected": 0}
 
@@ -113,11 +114,12 @@ def test_a_whole_run_shows_every_panel(whole):
       "Sample rollouts of the last iteration", "Configuration"]
 
 
-def test_the_headline_compares_with_the_best_single_worker_and_names_the_error(whole):
+def test_the_headline_compares_with_the_best_single_worker_and_names_the_interval(whole):
   assert "25.0% → <strong>50.0%</strong>" in whole
   assert "12.5 points above the best single worker (37.5%)" in whole
-  # 1.96 · √(0.5 · 0.5 / 400) = 0.049
-  assert "400 tasks; sampling error ± 4.9 points" in whole
+  assert "400 tasks; the 95% interval is 45.1% to 55.1%." in whole
+  # In the table for each of the four, too.
+  assert "<td class=\"kind\">45.1–55.1%</td>" in whole and whole.count("–30.1%</td>") == 1
   assert "90 min" in whole and "2.5 GiB" in whole
 
 
@@ -130,10 +132,10 @@ def test_what_workers_were_paid_is_a_table_the_dearest_first_and_what_is_uncerta
   assert "$1.7500 in all" in table
 
 
-def test_the_sampling_error_is_that_of_the_tasks_with_a_verdict(tmp_path):
+def test_the_headline_counts_the_tasks_with_a_verdict(tmp_path):
   heldout = {"after_rl": {**result(0.5), "rejected": 300}}
   text, _ = read(write_report(tmp_path, {"heldout": heldout}, "", [], []))
-  assert "100 tasks; sampling error ± 9.8 points" in text
+  assert "100 tasks; the 95% interval is 45.1% to 55.1%." in text
 
 
 def test_rejected_rollouts_are_drawn_as_a_share_of_all(tmp_path):

@@ -2,6 +2,7 @@ from collections import Counter
 
 import numpy as np
 
+from conductor_jax.gather import gather_all
 from conductor_jax.strategies.random_plan import RandomPlan, random_workflow
 from conductor_jax.tasks.graders import Graders
 from conductor_jax.tasks.task import Task
@@ -46,7 +47,7 @@ async def answer(workers, tasks: list[Task], seed: int) -> dict:
     async with Graders() as graders:
       strategy = RandomPlan(
           Executor(client, context="messages"), graders, max_steps=3, access="binary")
-      attempts = await strategy.answer(tasks, seed=seed)
+      attempts = await gather_all(strategy.answer(task, seed=seed) for task in tasks)
   return {a.task.id: (a.plan, a.transcript.answer, a.grade) for a in attempts}
 
 

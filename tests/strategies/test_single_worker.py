@@ -1,7 +1,9 @@
 import pytest
 
 from conductor_jax.errors import OutOfBudget, UserError
+from conductor_jax.gather import gather_all
 from conductor_jax.strategies.single_worker import SingleWorker, best_single_worker
+from conductor_jax.strategies.strategy import Attempt
 from conductor_jax.tasks.graders import Graders
 from conductor_jax.tasks.task import Task
 from conductor_jax.workers.budget import Allowance, Budget
@@ -12,6 +14,11 @@ from conductor_jax.workflows.executor import Executor
 def tasks(*references: str) -> list[Task]:
   return [Task(f"t{i}", f"Question {i}?", reference, "arithmetic")
           for i, reference in enumerate(references)]
+
+
+async def answer(worker: int, executor: Executor, graders: Graders, *references) -> list[Attempt]:
+  strategy = SingleWorker(worker, executor, graders)
+  return await gather_all(strategy.answer(task, seed=0) for task in tasks(*references))
 
 
 @pytest.fixture
@@ -26,8 +33,13 @@ async def executor(workers):
     yield Executor(client, context="messages")
 
 
+async def test_a_worker_alone_goes_by_its_own_name(executor, graders):
+  alone = SingleWorker(1, executor, graders)
+  assert (alone.name, alone.variant) == ("five", "")
+
+
 async def test_every_task_goes_to_the_one_worker_in_one_step(workers, executor, graders):
-  attempts = await SingleWorker(0, executor, graders).answer(tasks("4", "5", "4"), seed=0)
+  attempts = await answer(0, executor, graders, "4", "5", "4")
   assert [attempt.grade.correct for attempt in attempts] == [True, False, True]
   assert workers.requests == {"four": 3}
   contents = {body["messages"][-1]["content"] for body in workers.bodies}
@@ -36,13 +48,13 @@ async def test_every_task_goes_to_the_one_worker_in_one_step(workers, executor, 
 
 
 async def test_a_worker_that_cannot_be_reached_gives_rejected_attempts(executor, graders):
-  attempts = await SingleWorker(3, executor, graders).answer(tasks("4", "4"), seed=0)
+  attempts = await answer(3, executor, graders, "4", "4")
   assert [attempt.rejected for attempt in attempts] == [True, True]
 
 
 async def test_the_best_worker_is_the_one_right_most_often(executor, graders):
   best = await best_single_worker(executor, graders, tasks("4", "4", "5"), seed=0)
-  assert (best.name, best.worker) == ("four", 0)
+  assert (best.name, best.variant, best.worker) == ("best_single_worker", "four", 0)
   best = await best_single_worker(executor, graders, tasks("4", "5", "5"), seed=0)
   assert best.worker == 1
 
@@ -53,7 +65,7 @@ async def test_among_equally_good_workers_the_cheaper_is_best(executor, graders)
 
 
 async def test_a_worker_that_is_down_for_most_tasks_does_not_win_on_the_rest(executor, graders):
-  flaky = await SingleWorker(4, executor, graders).answer(tasks("4", "4", "5"), seed=0)
+  flaky = await answer(4, executor, graders, "4", "4", "5")
   assert [attempt.right for attempt in flaky] == [True, False, False]
   assert [attempt.rejected for attempt in flaky] == [False, True, True]
   best = await best_single_worker(executor, graders, tasks("4", "4", "5"), seed=0)

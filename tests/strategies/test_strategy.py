@@ -1,4 +1,5 @@
-from conductor_jax.strategies.strategy import Attempt, attempt_all, task_seed
+from conductor_jax.gather import gather_all
+from conductor_jax.strategies.strategy import Attempt, attempt, task_seed
 from conductor_jax.tasks.graders import Graders
 from conductor_jax.tasks.task import Grade, Task
 from conductor_jax.workers.client import PoolClient
@@ -12,9 +13,10 @@ TASKS = [Task(f"t{i}", f"Question {i}?", "4", "arithmetic") for i in range(6)]
 async def answers(workers, tasks: list[Task], seed: int) -> dict[str, str]:
   async with PoolClient(workers.pool, request_timeout=5, max_attempts=1) as client:
     async with Graders() as graders:
-      attempts = await attempt_all(
-          Executor(client, context="messages"), graders, tasks, [PLAN] * len(tasks), seed=seed)
-  return {attempt.task.id: attempt.transcript.answer for attempt in attempts}
+      executor = Executor(client, context="messages")
+      attempts = await gather_all(
+          attempt(executor, graders, task, PLAN, seed=seed) for task in tasks)
+  return {each.task.id: each.transcript.answer for each in attempts}
 
 
 def test_task_seed_has_32_bits_and_depends_on_seed_id_and_kind_only():
