@@ -46,13 +46,23 @@ class _Nursery:
 
   def child(self) -> "_Child":
     """A new child, which may not have started yet."""
+    return _Child(self.connect(), self)
+
+  def connect(self) -> socket.socket:
+    """The channel to a new child."""
     ours, theirs = socket.socketpair()
     with theirs, self._lock:
       if self._process is None or self._process.poll() is not None:
         self._start()
       with contextlib.suppress(BrokenPipeError):  # it has just died; the child will not start
         socket.send_fds(self._control, [b"+"], [theirs.fileno()])
-    return _Child(ours, self)
+    return ours
+
+  @property
+  def was_killed(self) -> bool:
+    """Whether a child that did not start is one of a nursery that was killed just before."""
+    status = self._process.poll()
+    return status is None or status < 0  # None: another one has taken its place already
 
   def _start(self) -> None:
     if self._control is not None:
@@ -95,6 +105,11 @@ class _Child:
     """
     if self._pid is None:
       line = self._lines.readline()
+      if not line and self._nursery.was_killed:
+        self.close()
+        self._channel = self._nursery.connect()
+        self._lines = self._channel.makefile("rw", encoding="utf-8")
+        line = self._lines.readline()
       if not line:
         self.close()
         raise self._nursery.no_child()
