@@ -62,7 +62,7 @@ def inspector(is_trusted, named):
     is_trusted: whether a code object is not the program's.
     named: names of the classes that the task itself has.
   """
-  libraries = _loaded_classes()
+  libraries, modules = _loaded_classes(), {*sys.modules, "__main__", "__test__"}
 
   def of_kind(kind, operators_only=False):
     for base in _mro(kind):
@@ -76,17 +76,17 @@ def inspector(is_trusted, named):
     return None
 
   def comes_with_library(base):
-    """Whether a class is one of a module that the program has imported."""
-    module = sys.modules.get(str(_members(base).get("__module__")), types)
-    codes = [member.__code__ for member in _members(base).values()
-             if type(member) is types.FunctionType]
-    return vars(module).get(_name(base)) is base and all(map(is_trusted, codes)) and (
-        bool(codes) or str(vars(module).get("__file__")).endswith(".so"))
+    """Whether a class is one of a module that the program has imported since."""
+    name = str(_members(base).get("__module__"))
+    return name not in modules and name in sys.modules and (
+        vars(sys.modules[name]).get(_name(base)) is base) and all(
+            is_trusted(member.__code__) for member in _members(base).values()
+            if type(member) is types.FunctionType)
 
   def is_forged(base, name, member):
     if name in _OPERATORS:
       return member is not None and not is_right(base, name, member)
-    if (name in _HARMLESS or _name(base) in named
+    if (name in _HARMLESS or name[:1] == "_" != name[1:2] or _name(base) in named
         or issubclass(base, (BaseException, mock.NonCallableMock))):
       return False
     if type(member) is property:
@@ -102,10 +102,12 @@ def inspector(is_trusted, named):
       return is_trusted(member.__code__) or _is_of_dataclass(base, name, member)
     if type(member) in _OF_C:
       return member.__objclass__ is base or member is object.__ne__ and name == "__ne__"
-    # What a mock equals, its children tell.
+    if type(member) is mock.MagicProxy or not isinstance(member, mock.NonCallableMock):
+      return type(member) is mock.MagicProxy
+    own = _own(member)
     return issubclass(base, mock.NonCallableMock) and (
-        type(member) is mock.MagicProxy
-        or isinstance(member, mock.NonCallableMock) and name not in _EQUALITIES)
+        name not in _EQUALITIES or own.get("_mock_return_value") is mock.DEFAULT
+        and is_trusted(own.get("_mock_side_effect").__code__))
 
   def is_suspect(member, also_of_c):
     if type(member) is types.MethodType:
@@ -122,7 +124,7 @@ def inspector(is_trusted, named):
     if fault or id(kind) in _UNCOMPARED:
       return fault
     if issubclass(kind, mock.NonCallableMock):
-      return _of_mock(value)
+      return None
     is_own = kind is types.SimpleNamespace or not is_of_library(kind)
     for name, member in _own(value).items():
       if type(name) is str and name[:2] != "__" and is_suspect(member, is_own) and (
@@ -192,16 +194,6 @@ def _is_of_dataclass(base, name, member):
       for part in ("co_code", "co_consts", "co_names"))
 
 
-def _of_mock(value):
-  children = _own(value)["_mock_children"]
-  for name in _EQUALITIES:
-    compared = children.get(name)
-    if compared is not None and (compared._mock_return_value is not mock.DEFAULT
-                                 or compared._mock_side_effect is not None):
-      return "a mock is told what it equals"
-  return None
-
-
 def _own(value):
   """The attributes of a value itself."""
   try:
@@ -257,6 +249,6 @@ def _slots(kind, value):
 def _sources(iterator):
   """What an iterator of Python's own makes its values of, such as the function of a `map`."""
   try:
-    return iterator.__reduce__()[1]
-  except (TypeError, AttributeError, IndexError):
+    return iterator.__reduce__()[1:]
+  except (TypeError, AttributeError):
     return ()

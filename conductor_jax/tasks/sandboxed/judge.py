@@ -202,7 +202,7 @@ def _load(path, entry_point, turns):
   with open(path, "rb") as file:
     source = file.read()
   try:
-    turns.cross(exec, (compile(source, path, "exec", dont_inherit=True), vars(module)), {})
+    turns.cross(exec, (compile(source, path, "exec", dont_inherit=True), vars(module)), {}, False)
   except Interference:
     raise
   except BaseException as fault:

@@ -76,7 +76,8 @@ class Turns(NamedTuple):
 
   Attributes:
     is_own: whether it runs, and no code of the program in it.
-    cross: calls a function in the program's thread; (function, arguments, options).
+    cross: calls a function in the program's thread: (function, arguments, options, and whether to
+      look at what they hold afterwards).
     in_place_of: a function that crosses, in the place of one of the program's.
     keep: adds places that the program may not change.
     begin: says that a step of the tests begins, and of which test case it is, if of one.
@@ -102,92 +103,49 @@ def take_turns(calls, results, is_trusted, modules, named, with_threads):
     named: names of the classes that the task itself has.
     with_threads: whether the program may leave threads behind that go on.
   """
-  thread, depth, case, noticed, made, entered = get_ident(), [0], [None], [], [], []
-  replaced, begun = [None], []
+  thread, depth, case, noticed, made, replaced = get_ident(), [0], [None, None], [], [], [None]
   fault_of, fault_of_kind = inspector(is_trusted, named)
   mock.NonCallableMock.__new__ = staticmethod(
       _sealed(_new_mock, _new_made=made, _new=mock.NonCallableMock.__new__))
   judges = places_of([name for name in list(sys.modules) if name.partition(".")[0] == "unittest"],
                      private=True)
   lasting = [("builtins", vars(builtins), True)]
-  near = [*lasting]
-  far, loaded = library(modules), {name: sys.modules[name] for name in modules}
-  fixed = hold(judges)
+  near, far = [*lasting], library(modules)
+  loaded = {name: sys.modules[name] for name in modules}
+  fixed, entered, begun = hold(judges), [], []
 
   def notice(fault):
     if fault is not None:
       noticed.append(fault)
 
-  def changed(name):
-    return None if name is None else f"it changes {name}"
-
-  def of_modules():
-    return next((f"it changes sys.modules[{name!r}]" for name, module in loaded.items()
-                 if sys.modules.get(name) is not module), None)
-
-  def of_mocks():
-    for one in made:
-      own = _attributes(one, "__dict__")
-      for name in (*own, *vars(type(one))):
-        if str.startswith(name, "assert"):
-          return f"it changes {name} of a mock"
-      fault = fault_of([own.get(record) for record in _RECORDS])
-      if fault:
-        return fault
-    return None
-
-  def of_case():
-    one, kind = case[0] or (None, None)
-    if one is None:
-      return None
-    if type(one) is not kind:
-      return "it changes the class of a test"
-    return next((f"it changes {name} of a test" for name, member in vars(one).items()
-                 if callable(member) and hasattr(unittest.TestCase, name)), None)
+  def check():
+    if noticed:
+      raise Interference(noticed[0])
 
   def look(places, held):
-    notice(changed(change(judges, fixed)) or changed(change(places, held)) or of_modules()
-           or of_mocks() or of_case())
+    notice(_changed(judges, fixed) or _changed(places, held) or _of_modules(loaded)
+           or _of_mocks(made, fault_of) or _of_case(*case))
 
-  def of_threads():
-    """Whether a thread still runs code of the program: it could change things unseen."""
-    if with_threads:
-      return None
-    deadline = monotonic() + _PATIENCE
-    while any(runs_program(frame) for ident, frame in sys._current_frames().items()
-              if ident != thread):
-      if monotonic() > deadline:
-        return "a thread of its own goes on behind it"
-      sleep(_PATIENCE / 100)
-    return None
-
-  def runs_program(frame):
-    while frame is not None:
-      if not is_trusted(frame.f_code):
-        return True
-      frame = frame.f_back
-    return False
-
-  def cross(function, arguments, options):
+  def cross(function, arguments, options, looks=True):
     places = near + far
     held = hold(places)
     try:
       result = serve(calls, results, function, arguments, options)
     except BaseException as fault:
-      notice(of_threads())
+      notice(None if with_threads else _of_threads(thread, is_trusted))
       look(places, held)
       notice(fault_of(fault))
       check()
       raise
-    notice(of_threads())
+    notice(None if with_threads else _of_threads(thread, is_trusted))
     look(places, held)
-    notice(fault_of([result, arguments, options]))
+    notice(fault_of([result, arguments, options]) if looks else None)
     check()
     return result
 
   def enter(frame):
     if not depth[0]:
-      notice(changed(change(judges, fixed)))
+      notice(_changed(judges, fixed))
       entered[:] = hold(near)
     depth[0] += 1
     code = frame.f_code
@@ -197,18 +155,14 @@ def take_turns(calls, results, is_trusted, modules, named, with_threads):
   def leave(value):
     notice(fault_of(value))
     depth[0] = max(0, depth[0] - 1)
-    if not depth[0]:
-      look(near, entered) if entered else None
-
-  def check():
-    if noticed:
-      raise Interference(noticed[0])
+    if not depth[0] and entered:
+      look(near, entered)
 
   def begin(one=None):
-    depth[0], case[:], begun[:] = 0, [one and (one, type(one))], hold(lasting)
+    depth[0], case[:], begun[:] = 0, [one, type(one)], hold(lasting)
 
   def end():
-    notice(changed(change(judges, fixed)) or changed(change(lasting, begun)) or of_case())
+    notice(_changed(judges, fixed) or _changed(lasting, begun) or _of_case(*case))
     begin()
     check()
 
@@ -222,3 +176,56 @@ def take_turns(calls, results, is_trusted, modules, named, with_threads):
   sys.setprofile(_sealed(_watch_calls, is_trusted=is_trusted, enter=enter, leave=leave))
   return Turns(lambda: get_ident() == thread and not depth[0], cross, in_place_of, near.extend,
                begin, end)
+
+
+# Each of these says how a program interferes, or None.
+
+
+def _changed(places, held):
+  name = change(places, held)
+  return None if name is None else f"it changes {name}"
+
+
+def _of_modules(loaded):
+  return next((f"it changes sys.modules[{name!r}]" for name, module in loaded.items()
+               if sys.modules.get(name) is not module), None)
+
+
+def _of_mocks(made, fault_of):
+  for one in made:
+    own = _attributes(one, "__dict__")
+    for name in (*own, *vars(type(one))):
+      if str.startswith(name, "assert"):
+        return f"it changes {name} of a mock"
+    fault = fault_of([own.get(record) for record in _RECORDS])
+    if fault:
+      return fault
+  return None
+
+
+def _of_case(case, kind):
+  if case is None:
+    return None
+  if type(case) is not kind:
+    return "it changes the class of a test"
+  return next((f"it changes {name} of a test" for name, member in vars(case).items()
+               if callable(member) and hasattr(unittest.TestCase, name)), None)
+
+
+def _of_threads(thread, is_trusted):
+  """Whether another thread still runs code of the program: it could change things unseen."""
+  deadline = monotonic() + _PATIENCE
+  while any(_runs_program(frame, is_trusted) for ident, frame in sys._current_frames().items()
+            if ident != thread):
+    if monotonic() > deadline:
+      return "a thread of its own goes on behind it"
+    sleep(_PATIENCE / 100)
+  return None
+
+
+def _runs_program(frame, is_trusted):
+  while frame is not None:
+    if not is_trusted(frame.f_code):
+      return True
+    frame = frame.f_back
+  return False

@@ -20,11 +20,16 @@ So a program could reach what judges it, and is held off from there by all of th
 - A test has passed only if it came to its end, and that is told under a key that the program does
   not know.
 
-What remains possible in principle: to write to the memory of this process past Python (an array of
-NumPy's at a made-up address, a fault in an extension), to change the judges in a thread and change
-them back before anyone looks, and to use what a test itself hands over, such as a function that
-closes over the test's own object. What is in no test function, but in a class or module of the
-tests, can be found.
+What remains possible in principle:
+
+- to write to the memory of this process past Python, where NumPy, ctypes or a fault in an extension
+  gives the means;
+- to change the judges, and back before anyone looks, in a thread of a task that is about threads,
+  or by functions not written in Python that are left in place of what a test uses, as `sys.stdout`;
+- to find what is in no test function, but in a class or a module of the tests;
+- to use what a test itself hands over, such as a function that closes over what it expects;
+- to have whatever method a test asks for without looking at the class of its object, in a class
+  that is derived from one of a library.
 """
 
 import _thread

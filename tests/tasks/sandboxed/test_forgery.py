@@ -146,7 +146,7 @@ EQUAL_TO_ALL = {
         @dataclasses.dataclass
         class E:
             number: int = 0
-        E.__eq__ = lambda self, other: True
+        E.__eq__ = lambda self, other: type(other) is list and len(other) == 3
         def task_func(numbers): return E()
     """,
     "a mock's ANY": """
@@ -252,6 +252,11 @@ OTHERS = {
             def __eq__(self, other): return round(self) == 0
             __hash__ = float.__hash__
         def task_func(numbers): return E(0)
+    """),
+    "a class of the library with another method": (_TRUE, """
+        import collections
+        collections.UserString.startswith = bool
+        def task_func(text): return collections.UserString(text)
     """),
     "an argument of a mock": (_CALLED, """
         class E:
@@ -375,6 +380,25 @@ EXPECTED = {expected if "Stack" not in expected else None}
 def task_func():
     return {result}
 """, tests, f"{beginning}def task_func():\n")
+  assert found.correct, found.reason
+
+
+async def test_mocks_that_were_compared_pass(own_sandbox):
+  found = await grade(own_sandbox, """
+def task_func(kept):
+    return kept if kept.status != 200 and kept == kept and not kept == 5 else None
+""", """
+import unittest
+from unittest.mock import MagicMock
+class TestCases(unittest.TestCase):
+    def test_1(self):
+        kept = MagicMock()
+        kept.status.__lt__.return_value = True
+        for _ in range(2):
+            self.assertIs(task_func(kept), kept)
+            self.assertEqual(task_func(kept), kept)
+            self.assertLess(task_func(kept).status, 5)
+""")
   assert found.correct, found.reason
 
 

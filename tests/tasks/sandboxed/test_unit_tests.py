@@ -6,8 +6,8 @@ from conductor_jax.tasks.task import GradingError
 from tests.tasks.sandboxed.unit_tests_task import BEGINNING, RIGHT, TESTS, grade
 
 
-async def test_the_right_function_passes_every_test(own_sandbox):
-  found = await grade(own_sandbox, RIGHT)
+async def test_the_right_function_passes_every_test(sandbox):
+  found = await grade(sandbox, RIGHT)
   assert found.correct, found.reason
   assert found.reason.startswith("The program passes all of its 2 tests, with at most 0.")
   assert [test.reason for test in found.tests] == ["Test 1 of 2 passes.", "Test 2 of 2 passes."]
