@@ -42,23 +42,34 @@ from experiments.spending import told_what_was_spent
 from experiments.strategies import Setting, check_policy, make_strategy, strategy_names
 from experiments.workdir import StopSignals, check_claim, claim
 
-_STRATEGIES = flags.DEFINE_list("strategies", [], "Which strategies, separated by commas.")
-_BENCHMARKS = flags.DEFINE_list("benchmarks", [], "Which benchmarks; the config's by default.")
-_REPEATS = flags.DEFINE_integer("repeats", 1, "Answers to each task.", lower_bound=1)
-_TASKS = flags.DEFINE_integer("tasks", 0, "Tasks of each benchmark at most; 0: all.", lower_bound=0)
-_RUN = flags.DEFINE_string("run", None, "The work directory of the conductor's training run.")
 
+def evaluate(
+    config: ConfigDict, workdir: Path, *, strategies: Sequence[str],
+    benchmarks: Sequence[str] = (), repeats: int = 1, most: int = 0, run: Path | None = None
+) -> None:
+  """One session: asks for what is missing, and writes the results of all there is.
 
-def evaluate(config: ConfigDict, workdir: Path) -> None:
-  """One session: asks for what is missing, and writes the results of all there is."""
+  Args:
+    config: the options.
+    workdir: where the answers are kept; made if it is not there.
+    strategies: their names.
+    benchmarks: names; the config's by default.
+    repeats: answers to each task.
+    most: tasks of each benchmark at most, 0 for all.
+    run: the work directory of the conductor's training run.
+
+  Raises:
+    UserError: a name, a file or a worker is not as it must be, or no answer has a verdict.
+    OutOfBudget: a budget is spent; the results of what there is are written.
+    Interrupted: it was asked to stop.
+  """
   terminal, stop = Terminal(), StopSignals()
-  run = Path(_RUN.value) if _RUN.value else None
   # Names are settled before anything is loaded or started.
   check_claim(workdir, config)
-  names = strategy_names(_STRATEGIES.value, worker_names(config))
+  names = strategy_names(strategies, worker_names(config))
   check_policy(names, config, run)
-  benchmarks = benchmark_names(config, _BENCHMARKS.value)
-  asked = evaluation_tasks(config, benchmarks, _TASKS.value, run)
+  benchmarks = benchmark_names(config, benchmarks)
+  asked = evaluation_tasks(config, benchmarks, most, run)
   for note in asked.notes:
     terminal.print(f"tasks: {note}")
   with contextlib.ExitStack() as stack:
@@ -72,7 +83,7 @@ def evaluate(config: ConfigDict, workdir: Path) -> None:
         {key.strategy: item.variant for key, item in file.items.items()})
     with told_what_was_spent(workers.client):
       work = assignments(
-          [make_strategy(name, setting) for name in names], asked.tasks, _REPEATS.value)
+          [make_strategy(name, setting) for name in names], asked.tasks, repeats)
       waiting = unfinished(work, file.items)
       terminal.print(f"{workdir}: {len(work)} answers of {len(names)} strategies to "
                      f"{len(asked.tasks)} tasks, {len(waiting)} of them to be asked for")
@@ -141,5 +152,17 @@ def _refuse_without_answers(
                     "mend it, then run the same command to ask again")
 
 
+def _main() -> None:
+  strategies = flags.DEFINE_list("strategies", [], "Which strategies, separated by commas.")
+  benchmarks = flags.DEFINE_list("benchmarks", [], "Which benchmarks; the config's by default.")
+  repeats = flags.DEFINE_integer("repeats", 1, "Answers to each task.", lower_bound=1)
+  tasks = flags.DEFINE_integer(
+      "tasks", 0, "Tasks of each benchmark at most; 0: all.", lower_bound=0)
+  run = flags.DEFINE_string("run", None, "The work directory of the conductor's training run.")
+  main(lambda config, workdir: evaluate(
+      config, workdir, strategies=strategies.value, benchmarks=benchmarks.value,
+      repeats=repeats.value, most=tasks.value, run=Path(run.value) if run.value else None))
+
+
 if __name__ == "__main__":
-  main(evaluate)
+  _main()

@@ -1,4 +1,8 @@
-"""What every program does around its work: flags, errors and exit statuses."""
+"""What every program does around its work: flags, errors and exit statuses.
+
+What others import makes its flags as it starts, and not as it is imported: theirs may be named
+alike.
+"""
 
 import sys
 from collections.abc import Callable, Sequence

@@ -20,7 +20,7 @@ Prints one JSON line:
     paced_per_second          requests seen in a second at a limit of 50, over 10 seconds
     paced_refused             those that an endpoint refused which enforces that limit
 
-Everything has the journal on but where it is named; medians of `--turns`. The endpoint has a
+Everything has the journal on but where it is named; medians of `--repeats`. The endpoint has a
 process of its own, which is faster than any client here, so two cores are needed.
 """
 
@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import aiohttp
-from absl import app, flags
+from absl import flags
 
 from conductor_jax.workers.client import PoolClient
 from conductor_jax.workers.journal import Journal
@@ -46,11 +46,7 @@ from conductor_jax.workers.pool import Limits, Pool, WorkerSpec
 from conductor_jax.workflows.executor import Executor, call_seed
 from conductor_jax.workflows.workflow import Step, Workflow
 from experiments.benchmarks.chat_server import ChatServer, latency_of
-
-_WORKFLOWS = flags.DEFINE_integer("workflows", 256, "That run at once.")
-_CALLS = flags.DEFINE_integer("calls", 20_000, "That are journaled.")
-_PACED_SECONDS = flags.DEFINE_float("paced_seconds", 10.0, "How long the limit is held.")
-_TURNS = flags.DEFINE_integer("turns", 7, "Of each measurement.")
+from experiments.program import start
 
 _LATENCY, _JITTER = 0.1, 0.2
 _AT_ONCE, _MANY_AT_ONCE = 64, 256
@@ -266,12 +262,13 @@ async def paced(seconds: float, journal: Path) -> dict[str, float]:
           "paced_refused": seen["refused"]}
 
 
-async def measure(folder: Path) -> dict[str, float]:
+async def measure(
+    folder: Path, *, count: int, calls: int, paced_seconds: float, repeats: int
+) -> dict[str, float]:
   """What the program prints."""
   def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
-  count, calls, repeats = _WORKFLOWS.value, _CALLS.value, _TURNS.value
   say(f"{count} workflows at {_LATENCY} s a call")
   measured = await path_ratios(count, repeats, folder / "path.sqlite")
   say(f"{calls // 2} calls without latency")
@@ -281,16 +278,24 @@ async def measure(folder: Path) -> dict[str, float]:
   measured |= await costs(calls, repeats, folder / "costs.sqlite")
   say(f"{calls} journaled calls")
   measured["journal_growth_mib"] = round(await growth(calls, folder / "growth.sqlite"), 1)
-  say(f"50 requests a second for {_PACED_SECONDS.value} s")
-  return measured | await paced(_PACED_SECONDS.value, folder / "paced.sqlite")
+  say(f"50 requests a second for {paced_seconds} s")
+  return measured | await paced(paced_seconds, folder / "paced.sqlite")
 
 
-def main(arguments: list[str]) -> None:
-  if len(arguments) > 1:
-    raise app.UsageError(f"unknown arguments: {' '.join(arguments[1:])}")
-  with tempfile.TemporaryDirectory() as folder:
-    print(json.dumps(asyncio.run(measure(Path(folder)))))
+def main() -> None:
+  workflows = flags.DEFINE_integer("workflows", 256, "That run at once.")
+  calls = flags.DEFINE_integer("calls", 20_000, "That are journaled.")
+  paced_seconds = flags.DEFINE_float("paced_seconds", 10.0, "How long the limit is held.")
+  repeats = flags.DEFINE_integer("repeats", 7, "Of each measurement.")
+
+  def program() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+      print(json.dumps(asyncio.run(measure(
+          Path(folder), count=workflows.value, calls=calls.value,
+          paced_seconds=paced_seconds.value, repeats=repeats.value))))
+
+  start(program, [])
 
 
 if __name__ == "__main__":
-  app.run(main)
+  main()

@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from absl import app, flags
+from absl import flags
 
 from conductor_jax.errors import UserError
 from conductor_jax.tasks.code_tests import CheckTests, UnitTests, read_tests
@@ -27,13 +27,7 @@ from conductor_jax.tasks.graders import Graders
 from conductor_jax.tasks.sandbox import Sandbox
 from conductor_jax.tasks.sources import BENCHMARKS, load_tasks
 from conductor_jax.tasks.task import GradingError, Task
-
-_PATH = flags.DEFINE_string(
-    "path", None, "The directory with a folder per benchmark.", required=True)
-_BENCHMARKS = flags.DEFINE_list("benchmarks", [], "Which ones; empty for all that are there.")
-_EMPTY = flags.DEFINE_bool("empty", False, "Grades functions that do nothing, for comparison.")
-_PACKAGES = flags.DEFINE_bool("packages", False, "Includes BigCodeBench's tasks with packages.")
-_PYTHON = flags.DEFINE_string("python", sys.executable, "The interpreter of programs.")
+from experiments.program import start
 
 _AT_ONCE = 32  # answers
 _LETTERS = ("mmlu", "gpqa", "aqua")
@@ -117,31 +111,38 @@ async def count(
           "seconds": round(time.perf_counter() - began, 1)}, lines
 
 
-async def measure() -> dict[str, dict[str, float]]:
+async def measure(
+    path: str, benchmarks: Sequence[str], python: str, *, empty: bool, packages: bool
+) -> dict[str, dict[str, float]]:
   """What the program prints."""
   counts = {}
-  async with Graders(sandbox=Sandbox(python=_PYTHON.value)) as graders:
-    for name in _BENCHMARKS.value or BENCHMARKS:
+  async with Graders(sandbox=Sandbox(python=python)) as graders:
+    for name in benchmarks or BENCHMARKS:
       try:
-        loaded = load_tasks(_PATH.value, [name], "test")
+        loaded = load_tasks(path, [name], "test")
       except UserError as fault:
-        if _BENCHMARKS.value:
+        if benchmarks:
           raise
         print(f"left out: {fault}", file=sys.stderr)
         continue
-      tasks = graded_tasks(loaded, _PACKAGES.value, _EMPTY.value)
+      tasks = graded_tasks(loaded, packages, empty)
       if tasks:
-        counts[name], lines = await count(graders, tasks, _EMPTY.value)
+        counts[name], lines = await count(graders, tasks, empty)
         for line in lines:
           print(line, file=sys.stderr)
   return counts
 
 
-def main(arguments: Sequence[str]) -> None:
-  if len(arguments) > 1:
-    raise app.UsageError(f"unknown arguments: {' '.join(arguments[1:])}")
-  print(json.dumps(asyncio.run(measure())))
+def main() -> None:
+  path = flags.DEFINE_string("path", None, "The directory with a folder per benchmark.")
+  benchmarks = flags.DEFINE_list("benchmarks", [], "Which ones; empty for all that are there.")
+  empty = flags.DEFINE_bool("empty", False, "Grades functions that do nothing, for comparison.")
+  packages = flags.DEFINE_bool("packages", False, "Includes BigCodeBench's tasks with packages.")
+  python = flags.DEFINE_string("python", sys.executable, "The interpreter of programs.")
+  start(lambda: print(json.dumps(asyncio.run(measure(
+      path.value, benchmarks.value, python.value, empty=empty.value, packages=packages.value)))),
+      ["path"])
 
 
 if __name__ == "__main__":
-  app.run(main)
+  main()

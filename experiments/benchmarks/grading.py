@@ -13,7 +13,7 @@
     time_limit                     seconds that it was allowed
 
 One answer in four is the reference as it is written, one the reference in words, and two are the
-references of other questions. Medians of `--measurements`, `--at_once` answers at a time.
+references of other questions. Medians of `--repeats`, `--at_once` answers at a time.
 """
 
 import asyncio
@@ -22,18 +22,12 @@ import statistics
 import time
 from collections.abc import Sequence
 
-from absl import app, flags
+from absl import flags
 
 from conductor_jax.tasks.graders import Graders
 from conductor_jax.tasks.sources import load_tasks
 from conductor_jax.tasks.task import GradingError, Task
-
-_PATH = flags.DEFINE_string(
-    "path", None, "The directory with a folder per benchmark.", required=True)
-_MEASUREMENTS = flags.DEFINE_integer("measurements", 5, "Of each figure.")
-_AT_ONCE = flags.DEFINE_integer("at_once", 64, "Answers that are graded at once.")
-_HANGING = flags.DEFINE_integer("hanging", 4, "Answers that hang, at once.")
-_TIME_LIMIT = flags.DEFINE_float("time_limit", 5.0, "Seconds per answer.")
+from experiments.program import start
 
 # SymPy looks for its antiderivative for minutes.
 _HANGS = r"The answer is $\boxed{\int_0^{\pi} \frac{\sin(x^3)}{1+x^5} dx}$."
@@ -88,17 +82,18 @@ async def rate_beside_hanging(
   return result, await asyncio.gather(*begun)
 
 
-async def measure() -> dict[str, float]:
+async def measure(
+    path: str, *, repeats: int, at_once: int, hanging: int, time_limit: float) -> dict[str, float]:
   """What the program prints."""
-  tasks = load_tasks(_PATH.value, ["math500"], "test")
+  tasks = load_tasks(path, ["math500"], "test")
   cold, warm, fresh, beside, seconds = [], [], [], [], []
-  for repeat in range(_MEASUREMENTS.value):
-    async with Graders(time_limit=_TIME_LIMIT.value) as graders:
-      cold.append(await rate(graders, answers(tasks, 1), _AT_ONCE.value))
-      warm.append(await rate(graders, answers(tasks, 1), _AT_ONCE.value))
-      fresh.append(await rate(graders, answers(tasks, 2, addend=2 * repeat + 1), _AT_ONCE.value))
+  for repeat in range(repeats):
+    async with Graders(time_limit=time_limit) as graders:
+      cold.append(await rate(graders, answers(tasks, 1), at_once))
+      warm.append(await rate(graders, answers(tasks, 1), at_once))
+      fresh.append(await rate(graders, answers(tasks, 2, addend=2 * repeat + 1), at_once))
       slowed, taken = await rate_beside_hanging(
-          graders, answers(tasks, 3, addend=2 * repeat + 2), _AT_ONCE.value, _HANGING.value)
+          graders, answers(tasks, 3, addend=2 * repeat + 2), at_once, hanging)
       beside.append(slowed)
       seconds += taken
   return {
@@ -107,15 +102,25 @@ async def measure() -> dict[str, float]:
       "new_math_grades_per_second": statistics.median(fresh),
       "math_grades_per_second_beside_hanging_answers": statistics.median(beside),
       "hanging_seconds": statistics.median(seconds),
-      "time_limit": _TIME_LIMIT.value,
+      "time_limit": time_limit,
   }
 
 
-def main(arguments: Sequence[str]) -> None:
-  if len(arguments) > 1:
-    raise app.UsageError(f"unknown arguments: {' '.join(arguments[1:])}")
-  print(json.dumps({name: round(value, 2) for name, value in asyncio.run(measure()).items()}))
+def main() -> None:
+  path = flags.DEFINE_string("path", None, "The directory with a folder per benchmark.")
+  repeats = flags.DEFINE_integer("repeats", 5, "Measurements of each figure.", lower_bound=1)
+  at_once = flags.DEFINE_integer("at_once", 64, "Answers that are graded at once.", lower_bound=1)
+  hanging = flags.DEFINE_integer("hanging", 4, "Answers that hang, at once.", lower_bound=1)
+  time_limit = flags.DEFINE_float("time_limit", 5.0, "Seconds per answer.")
+
+  def program() -> None:
+    measured = asyncio.run(measure(
+        path.value, repeats=repeats.value, at_once=at_once.value, hanging=hanging.value,
+        time_limit=time_limit.value))
+    print(json.dumps({name: round(value, 2) for name, value in measured.items()}))
+
+  start(program, ["path"])
 
 
 if __name__ == "__main__":
-  app.run(main)
+  main()

@@ -23,21 +23,19 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-from absl import app, flags
+from absl import flags
 from ml_collections import ConfigDict
 
+from conductor_jax.errors import UserError
 from conductor_jax.reporting.metrics import read_metrics
 from conductor_jax.tasks.graders import Graders
 from configs import quickstart
 from experiments.conductor import make_conductor, open_sampler
 from experiments.policy import Policy
+from experiments.program import start
 from experiments.run import open_run
 from experiments.training import train_grpo, train_sft
 
-_PYTHON = flags.DEFINE_string(
-    "python", None, "Interpreter that has vLLM; none for the embedded sampler.")
-_ITERATIONS = flags.DEFINE_integer("iterations", 20, "GRPO iterations that are timed.")
-_SFT_STEPS = flags.DEFINE_integer("sft_steps", 80, "Of the warm start, so that plans parse.")
 _COMPILED = 4  # iterations at the start, which compile, and are not timed
 
 
@@ -66,7 +64,7 @@ def halves_of_cores() -> tuple[set[int], set[int]]:
   """
   cores = sorted(os.sched_getaffinity(0))
   if len(cores) < 2:
-    raise app.UsageError("a core is needed for training and another one for the server")
+    raise UserError("--python: a core is needed for training and another one for the server")
   return set(cores[:len(cores) // 2]), set(cores[len(cores) // 2:])
 
 
@@ -128,19 +126,24 @@ def measure(config: ConfigDict, iterations: int, cores: set[int] | None) -> dict
       "share_of_longer_1": round(beside["seconds"] / max(parts), 3)}
 
 
-def main(arguments: list[str]) -> None:
-  if len(arguments) > 1:
-    raise app.UsageError(f"unknown arguments: {' '.join(arguments[1:])}")
+def main() -> None:
+  python = flags.DEFINE_string(
+      "python", None, "Interpreter that has vLLM; none for the embedded sampler.")
+  iterations = flags.DEFINE_integer("iterations", 20, "GRPO iterations that are timed.")
+  sft_steps = flags.DEFINE_integer("sft_steps", 80, "Of the warm start, so that plans parse.")
+  start(lambda: _print_measured(python.value, iterations.value, sft_steps.value), [])
+
+
+def _print_measured(python: str | None, iterations: int, sft_steps: int) -> None:
   others = None
-  if _PYTHON.value:
+  if python:
     ours, others = halves_of_cores()
     # Before JAX starts its threads, which inherit it.
     os.sched_setaffinity(0, ours)
   with contextlib.redirect_stdout(sys.stderr):
-    measured = measure(
-        benchmark_config(_SFT_STEPS.value, _PYTHON.value), _ITERATIONS.value, others)
+    measured = measure(benchmark_config(sft_steps, python), iterations, others)
   print(json.dumps(measured))
 
 
 if __name__ == "__main__":
-  app.run(main)
+  main()

@@ -8,7 +8,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from absl.testing import flagsaver
 from ml_collections import ConfigDict
 
 from conductor_jax.errors import OutOfBudget, UserError
@@ -42,11 +41,9 @@ def endpoint():
     yield endpoint
 
 
-def run_here(config: ConfigDict, workdir: Path, *strategies: str, **flags: str) -> None:
+def run_here(config: ConfigDict, workdir: Path, *strategies: str, **options) -> None:
   """One session in this process."""
-  values = {"benchmarks": "", "repeats": "1", "tasks": "0", "run": "", **flags}
-  with flagsaver.as_parsed(strategies=",".join(strategies), **values):
-    evaluate(config, workdir)
+  evaluate(config, workdir, strategies=strategies, **options)
 
 
 def records(workdir: Path) -> list[dict]:
@@ -111,7 +108,7 @@ def test_a_killed_evaluation_asks_nothing_again_that_was_answered(start, tmp_pat
     path.write_bytes(path.read_bytes()[:-30])
 
     held.open = True
-    run_here(config_of(endpoint, **SLOW), workdir, "random_plan", repeats="2")
+    run_here(config_of(endpoint, **SLOW), workdir, "random_plan", repeats=2)
   out = capsys.readouterr().out
   assert "dropped the last " in out
   assert f"24 answers of 1 strategies to 12 tasks, {24 - done + 1} of them to be asked for" in out
@@ -138,18 +135,18 @@ def test_a_terminated_evaluation_finishes_what_is_under_way_and_goes_on_later(st
     assert endpoint.hits == sum(len(each["calls"]) for each in records(workdir))
     assert results(workdir)["notes"] == [
         f"{24 - stopped} of 24 answers are missing: the evaluation was stopped."]
-    run_here(config_of(endpoint, **SLOW), workdir, "random_plan", repeats="2")
+    run_here(config_of(endpoint, **SLOW), workdir, "random_plan", repeats=2)
   assert set(endpoint.counts.values()) == {1} and len(keys(workdir)) == 24
 
 
 def test_more_strategies_benchmarks_repeats_and_tasks_are_added_to_what_there_is(
     endpoint, tmp_path):
   config = config_of(endpoint)
-  run_here(config, tmp_path, "solver", benchmarks="words", tasks="1")
+  run_here(config, tmp_path, "solver", benchmarks=("words",), most=1)
   assert endpoint.hits == 1 == len(keys(tmp_path))
-  run_here(config, tmp_path, "solver", "helper", benchmarks="words,sorting", tasks="1")
+  run_here(config, tmp_path, "solver", "helper", benchmarks=("words", "sorting"), most=1)
   assert Counter(body["model"] for body in endpoint.bodies) == {"solver": 2, "helper": 2}
-  run_here(config, tmp_path, "solver", benchmarks="words", tasks="2", repeats="3")
+  run_here(config, tmp_path, "solver", benchmarks=("words",), most=2, repeats=3)
   assert Counter(body["model"] for body in endpoint.bodies) == {"solver": 7, "helper": 2}
   assert set(endpoint.counts.values()) == set(keys(tmp_path).values()) == {1}
   found = results(tmp_path)
@@ -162,10 +159,10 @@ def test_more_strategies_benchmarks_repeats_and_tasks_are_added_to_what_there_is
 
 
 def test_another_config_is_refused_and_a_directory_left_as_it_is(endpoint, tmp_path):
-  run_here(config_of(endpoint), tmp_path, "solver", tasks="1")
+  run_here(config_of(endpoint), tmp_path, "solver", most=1)
   before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
   with pytest.raises(UserError, match="belongs to a run with workflow.max_steps=5, not 3"):
-    run_here(config_of(endpoint, workflow__max_steps=3), tmp_path, "solver", tasks="1")
+    run_here(config_of(endpoint, workflow__max_steps=3), tmp_path, "solver", most=1)
   assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
@@ -179,7 +176,7 @@ def test_what_has_no_verdict_counts_for_nothing_and_is_asked_again(tmp_path):
 
   with served(Asked(behave)) as endpoint:
     config = config_of(endpoint)
-    run_here(config, tmp_path, "solver", "helper", tasks="1")
+    run_here(config, tmp_path, "solver", "helper", most=1)
     first = results(tmp_path)
     assert first["mean"]["strategies"]["helper"]["accuracy"] is None
     assert first["mean"]["strategies"]["helper"]["rejected"] == 5
@@ -187,7 +184,7 @@ def test_what_has_no_verdict_counts_for_nothing_and_is_asked_again(tmp_path):
     assert re.fullmatch("5 of 10 answers have no verdict and count for nothing, the last because "
                         "helper: .*503.*", first["notes"][0])
     down[0] = False
-    run_here(config, tmp_path, "solver", "helper", tasks="1")
+    run_here(config, tmp_path, "solver", "helper", most=1)
     second = results(tmp_path)
   assert second["notes"] == [] and second["mean"]["strategies"]["helper"]["rejected"] == 0
   assert Counter(body["model"] for body in endpoint.bodies) == {"solver": 5, "helper": 10}
@@ -198,7 +195,7 @@ def test_an_evaluation_that_reaches_nobody_is_an_error_in_one_line(tmp_path):
     with pytest.raises(UserError, match=(
         "^none of 5 answers has a verdict, the last because solver: .*503.*: mend it, then run the "
         "same command to ask again$")):
-      run_here(config_of(endpoint), tmp_path, "solver", tasks="1")
+      run_here(config_of(endpoint), tmp_path, "solver", most=1)
   assert results(tmp_path)["mean"]["strategies"]["solver"]["rejected"] == 5
 
 
@@ -226,11 +223,11 @@ def test_the_best_single_worker_is_chosen_once_on_training_tasks_and_kept(tmp_pa
   right = f"<answer>{load_splits(config).train[0].reference}</answer>"  # the only right one
   with served(Asked(behave)) as endpoint:
     config = config_of(endpoint)
-    run_here(config, tmp_path, "best_single_worker", tasks="1")
+    run_here(config, tmp_path, "best_single_worker", most=1)
     assert {record["variant"] for record in records(tmp_path)} == {"solver"}
     assert endpoint.hits == 12 * len(WORKERS) + 5
     down[0] = False
-    run_here(config, tmp_path, "best_single_worker", tasks="2")
+    run_here(config, tmp_path, "best_single_worker", most=2)
     assert endpoint.hits == 12 * len(WORKERS) + 10
   assert {record["variant"] for record in records(tmp_path)} == {"solver"}
   evaluated = {record["question"] for record in records(tmp_path)}
@@ -245,25 +242,25 @@ def test_a_record_holds_no_key(endpoint, tmp_path, monkeypatch):
   config.pool.workers = tuple(
       {**worker, "api_key_env": "TEST_KEY"} for worker in config.pool.workers)
   endpoint.decide = lambda body, before: answer(f"The key is {key}.")
-  run_here(config, tmp_path, "solver", tasks="1")
+  run_here(config, tmp_path, "solver", most=1)
   assert endpoint.headers[0]["Authorization"] == f"Bearer {key}"
   for path in tmp_path.iterdir():
     assert b"very-secret" not in path.read_bytes(), path
 
 
-@pytest.mark.parametrize(("flags", "line"), [
+@pytest.mark.parametrize(("options", "line"), [
     ({"strategies": ["solvr"]}, "--strategies: there is no strategy 'solvr': choose from "
      "conductor, best_single_worker, random_plan, all_workers, solver, helper, novice"),
     ({"strategies": []}, "--strategies names none: choose from conductor, "),
     ({"strategies": ["conductor"]}, "--strategies=conductor needs a policy: name a training run "),
-    ({"strategies": ["solver"], "benchmarks": "spelling"}, "--benchmarks: there is no benchmark "
+    ({"strategies": ["solver"], "benchmarks": ["spelling"]}, "--benchmarks: there is no benchmark "
      "'spelling': choose from arithmetic, words, sorting, almanac, two-hop"),
-    ({"strategies": ["solver"], "run": "nowhere"}, "--run=nowhere: there is no run in it"),
+    ({"strategies": ["solver"], "run": Path("nowhere")}, "--run=nowhere: there is no run in it"),
 ])
-def test_a_wrong_name_is_one_line_and_nothing_is_made(tmp_path, flags, line):
-  names = flags.pop("strategies")
+def test_a_wrong_name_is_one_line_and_nothing_is_made(tmp_path, options, line):
+  names = options.pop("strategies")
   with pytest.raises(UserError) as raised:
-    run_here(config_of(Asked()), tmp_path / "run", *names, **flags)
+    run_here(config_of(Asked()), tmp_path / "run", *names, **options)
   assert str(raised.value).startswith(line) and "\n" not in str(raised.value)
   assert not (tmp_path / "run").exists()
 

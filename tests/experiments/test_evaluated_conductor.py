@@ -42,15 +42,13 @@ def config_of_evaluation():
   return config
 
 
-def measure(config, workdir, strategies="conductor", **flags) -> list[dict]:
-  values = {"benchmarks": "", "repeats": "1", "tasks": "0", "run": "", **flags}
-  with flagsaver.as_parsed(strategies=strategies, **values):
-    evaluate(config, workdir)
+def measure(config, workdir, strategies=("conductor",), **options) -> list[dict]:
+  evaluate(config, workdir, strategies=strategies, **options)
   return [json.loads(line) for line in (workdir / "items.jsonl").read_text().splitlines()]
 
 
 def test_the_conductor_gives_the_answers_that_training_measured_at_its_end(run, tmp_path):
-  records = measure(config_of_evaluation(), tmp_path, run=str(run))
+  records = measure(config_of_evaluation(), tmp_path, run=run)
   after = json.loads((run / "summary.json").read_text())["heldout"]["after_rl"]
   plans = [record["plan"] for record in records if record["plan"]]
   assert len(records) == 12 and 0 < len(plans)
@@ -67,7 +65,7 @@ def test_exported_weights_give_the_same_answers_as_the_run_that_they_are_from(ru
       workdir=str(run), output=str(tmp_path / "policy"), dtype="float32", merge="false"):
     export()
   config = config_of_evaluation()
-  one = measure(config, tmp_path / "run", run=str(run))
+  one = measure(config, tmp_path / "run", run=run)
   config.model.weights = str(tmp_path / "policy")
   other = measure(config, tmp_path / "weights")
   answers = [{r["task"]: (r["completion"], r["answer"]) for r in each} for each in (one, other)]
@@ -77,17 +75,17 @@ def test_exported_weights_give_the_same_answers_as_the_run_that_they_are_from(ru
 
 def test_answers_of_one_checkpoint_are_not_mixed_with_those_of_another(run, tmp_path):
   config = config_of_evaluation()
-  measure(config, tmp_path / "evaluation", run=str(run), tasks="1")
+  measure(config, tmp_path / "evaluation", run=run, most=1)
   shutil.copytree(run, tmp_path / "earlier")
   shutil.rmtree(tmp_path / "earlier" / "checkpoints" / "grpo")
   with pytest.raises(UserError, match=(
       "^conductor was 'grpo after step 2 of run .*' in earlier sessions, and is 'sft after step "
       "70 of run .*': take another --workdir$")):
-    measure(config, tmp_path / "evaluation", run=str(tmp_path / "earlier"), tasks="2")
+    measure(config, tmp_path / "evaluation", run=tmp_path / "earlier", most=2)
 
 
 def test_a_run_without_a_checkpoint_cannot_be_evaluated(run, tmp_path):
   (tmp_path / "run").mkdir()
   shutil.copy(run / "config.json", tmp_path / "run")
   with pytest.raises(UserError, match="no checkpoint yet: evaluate when the run has written one"):
-    measure(config_of_evaluation(), tmp_path / "evaluation", run=str(tmp_path / "run"))
+    measure(config_of_evaluation(), tmp_path / "evaluation", run=tmp_path / "run")
