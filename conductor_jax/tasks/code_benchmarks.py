@@ -20,14 +20,14 @@ def _program(start: str) -> str:
 
 def _check_tests(row: Row) -> str:
   try:
-    return CheckTests(row["prompt"], row["test"], row["entry_point"]).to_json()
+    return CheckTests(row["prompt"], row["test"], row["entry_point"]).to_reference()
   except ValueError as fault:
     raise RowError(f"columns 'test' and 'entry_point': {fault}") from fault
 
 
 def _unit_tests(row: Row) -> str:
   try:
-    return UnitTests(row["code_prompt"], row["test"], row["entry_point"]).to_json()
+    return UnitTests(row["code_prompt"], row["test"], row["entry_point"]).to_reference()
   except ValueError as fault:
     raise RowError(f"columns 'test' and 'entry_point': {fault}") from fault
 

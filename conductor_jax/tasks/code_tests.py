@@ -1,12 +1,18 @@
 """The tests of a coding task, as they travel in `Task.reference`.
 
-A reference is a text, so tests are JSON there. A form is told by its fields. None may be empty:
-what has no tests would pass them all.
+A reference is a text, so tests are JSON there, compressed where it is long: LiveCodeBench has
+several megabytes of numbers for many a task. A form is told by its fields. None may be empty: what
+has no tests would pass them all.
 """
 
+import base64
 import json
+import zlib
 from dataclasses import asdict, dataclass, fields
 from typing import Any
+
+_LONG = 1 << 15  # characters
+_COMPRESSED = "zlib:"  # and base64
 
 
 @dataclass(frozen=True)
@@ -25,8 +31,8 @@ class StdinTests:
     _check_pairs(self.inputs, self.outputs)
     _check_texts(*self.inputs, *self.outputs)
 
-  def to_json(self) -> str:
-    return json.dumps(asdict(self))
+  def to_reference(self) -> str:
+    return _written(self)
 
 
 @dataclass(frozen=True)
@@ -50,8 +56,8 @@ class FunctionTests:
       if not isinstance(arguments, list):
         raise ValueError(f"the arguments of a test must be a list, got {arguments!r:.60}")
 
-  def to_json(self) -> str:
-    return json.dumps(asdict(self))
+  def to_reference(self) -> str:
+    return _written(self)
 
 
 @dataclass(frozen=True)
@@ -75,8 +81,8 @@ class CheckTests:
     if "def check(" not in self.check:
       raise ValueError("the tests must define check(candidate)")
 
-  def to_json(self) -> str:
-    return json.dumps(asdict(self))
+  def to_reference(self) -> str:
+    return _written(self)
 
 
 @dataclass(frozen=True)
@@ -99,22 +105,32 @@ class UnitTests:
     if "TestCase" not in self.source:
       raise ValueError("the tests must define a unittest.TestCase")
 
-  def to_json(self) -> str:
-    return json.dumps(asdict(self))
+  def to_reference(self) -> str:
+    return _written(self)
+
+
+def _written(tests: Any) -> str:
+  text = json.dumps(asdict(tests))
+  if len(text) <= _LONG:
+    return text
+  return _COMPRESSED + base64.b64encode(zlib.compress(text.encode())).decode()
 
 
 CodeTests = StdinTests | FunctionTests | CheckTests | UnitTests
 
 
 def read_tests(reference: str) -> CodeTests:
-  """Reads what `to_json` wrote.
+  """Reads what `to_reference` wrote.
 
   Raises:
     ValueError: there are no tests, or not in one of the forms; one sentence.
   """
+  text = reference
   try:
-    read = json.loads(reference)
-  except (ValueError, RecursionError) as fault:
+    if text.startswith(_COMPRESSED):
+      text = zlib.decompress(base64.b64decode(text[len(_COMPRESSED):], validate=True)).decode()
+    read = json.loads(text)
+  except (ValueError, RecursionError, zlib.error) as fault:
     raise ValueError(f"the tests are not JSON: {fault}") from fault
   for form in (StdinTests, FunctionTests, CheckTests, UnitTests):
     if isinstance(read, dict) and set(read) == {field.name for field in fields(form)}:

@@ -132,7 +132,7 @@ def tests_of(row: Row) -> str:
   cases = public + private
   if kinds == ["stdin"]:
     return StdinTests(tuple(case["input"] for case in cases),
-                      tuple(case["output"] for case in cases)).to_json()
+                      tuple(case["output"] for case in cases)).to_reference()
   function = _function_name(row)
   if function is None:
     raise RowError("column 'metadata' must hold func_name, for the tests call a function")
@@ -143,7 +143,7 @@ def tests_of(row: Row) -> str:
     raise RowError(f"column 'metadata': {fault}") from fault
   return FunctionTests(
       function, sum((part.arguments for part in parts), ()),
-      sum((part.outputs for part in parts), ())).to_json()
+      sum((part.outputs for part in parts), ())).to_reference()
 
 
 def _question(row: Row) -> str:

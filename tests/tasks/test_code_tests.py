@@ -20,7 +20,17 @@ from conductor_jax.tasks.code_tests import (
     UnitTests("def f():\n", "class A(unittest.TestCase): pass", "f"),
 ])
 def test_tests_survive_a_round_trip(tests):
-  assert read_tests(tests.to_json()) == tests
+  assert read_tests(tests.to_reference()) == tests
+
+
+def test_long_tests_take_less_room_than_they_are_long():
+  tests = StdinTests(tuple(map(str, range(100_000))), ("\udc80é\n",) * 100_000)
+  reference = tests.to_reference()
+  assert len(reference) < 400_000
+  assert read_tests(reference) == tests
+  for cut in (reference[:-5], reference[:1000], reference[:5], reference[:1000] + "§"):
+    with pytest.raises(ValueError, match="^the tests are not JSON: "):
+      read_tests(cut)
 
 
 @pytest.mark.parametrize("reference, said", [

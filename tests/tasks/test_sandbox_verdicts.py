@@ -52,7 +52,7 @@ def search():
 
 
 async def grade(sandbox, reference, program):
-  task = Task("task", "?", reference.to_json(), "livecodebench")
+  task = Task("task", "?", reference.to_reference(), "livecodebench")
   return await CodeGrader(sandbox).grade(task, f"```python\n{program}\n```")
 
 

@@ -22,7 +22,7 @@ def sandbox():
 
 def _check(solution, check="assert f(2) == 3"):
   return Task("check", "?", CheckTests(
-      "def f(x):\n", f"def check(f):\n  {check}", "f").to_json(),
+      "def f(x):\n", f"def check(f):\n  {check}", "f").to_reference(),
       "humaneval", {"canonical_solution": solution})
 
 
@@ -30,7 +30,7 @@ def _unit_test(imports, libs=()):
   return Task("unit", "?", UnitTests(
       "import os\ndef task_func(x):\n", f"{imports}\nimport unittest\n"
       "class TestCases(unittest.TestCase):\n  def test_1(self):\n"
-      "    self.assertEqual(task_func(2), 3)", "task_func").to_json(),
+      "    self.assertEqual(task_func(2), 3)", "task_func").to_reference(),
       "bigcodebench", {"libs": list(libs), "canonical_solution": "    return x + 1"})
 
 

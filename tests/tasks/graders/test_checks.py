@@ -29,7 +29,7 @@ _BODY = "    return [2 * number for number in numbers]"
 
 
 async def _grade(sandbox, program, check=_CHECK, prompt=_PROMPT, name="double"):
-  reference = CheckTests(prompt, check, name).to_json()
+  reference = CheckTests(prompt, check, name).to_reference()
   return await CodeGrader(sandbox).grade(
       Task("task", prompt, reference, "humaneval"), f"```python\n{program}\n```")
 

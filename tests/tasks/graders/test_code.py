@@ -15,7 +15,7 @@ _DOUBLE = "print(2 * int(input()))"
 
 async def _grade(sandbox, program, tests):
   return await CodeGrader(sandbox).grade(
-      Task("task", "?", tests if isinstance(tests, str) else tests.to_json(), "livecodebench"),
+      Task("task", "?", tests if isinstance(tests, str) else tests.to_reference(), "livecodebench"),
       f"```python\n{program}\n```")
 
 
@@ -228,7 +228,7 @@ async def test_a_function_that_only_knows_some_tests_fails(own_sandbox):
 
 
 async def test_an_answer_without_a_program_is_unparsed(own_sandbox):
-  task = Task("task", "?", StdinTests(("1",), ("2",)).to_json(), "livecodebench")
+  task = Task("task", "?", StdinTests(("1",), ("2",)).to_reference(), "livecodebench")
   found = await CodeGrader(own_sandbox).grade(task, "It cannot be done.")
   assert (found.correct, found.extracted, found.tests) == (False, None, ())
   assert found.reason == "The answer holds no program (unparsed)."

@@ -28,6 +28,6 @@ def fenced(program):
 
 async def grade(sandbox, program, tests=TESTS, beginning=BEGINNING):
   """The grade of a program on unit tests."""
-  reference = UnitTests(beginning, textwrap.dedent(tests), "task_func").to_json()
+  reference = UnitTests(beginning, textwrap.dedent(tests), "task_func").to_reference()
   return await CodeGrader(sandbox).grade(
       Task("task", "Sort.", reference, "bigcodebench"), fenced(program))
