@@ -40,7 +40,7 @@ _OF_C = (types.WrapperDescriptorType, types.MethodDescriptorType, types.GetSetDe
          types.MemberDescriptorType)
 
 # By these a value decides what a comparison of it comes to.
-_OPERATORS = frozenset(f"__{name}__" for name in (
+OPERATORS = frozenset(f"__{name}__" for name in (
     "eq ne lt le gt ge contains class getattribute abs round add radd sub rsub mul rmul truediv "
     "rtruediv floordiv rfloordiv mod rmod pow rpow and rand or ror xor rxor array_ufunc "
     "array_function").split())
@@ -53,7 +53,7 @@ _MADE_BY_MOCKS = ("_mock_return_value", "_mock_side_effect", "_mock_wraps")
 _UNLIKELY = (object(), 7.391e77, "\0nothing", [b"\0nothing"], (b"\0nothing",), {"\0nothing": 1})
 
 
-def inspector(is_trusted, named):
+def inspector(is_trusted, named, mocks):
   """Two functions that say what is wrong, or None: with a value, and with a class's operators.
 
   Classes that there are already are right as long as they are what they are.
@@ -61,6 +61,7 @@ def inspector(is_trusted, named):
   Args:
     is_trusted: whether a code object is not the program's.
     named: names of the classes that the task itself has.
+    mocks: id -> mock, of those that the program has made; more may be added.
   """
   libraries, modules = _loaded_classes(), {*sys.modules, "__main__", "__test__"}
 
@@ -70,7 +71,7 @@ def inspector(is_trusted, named):
         was = libraries.get(id(base), (base, {}))[1]
         only = operators_only or not was and comes_with_library(base)
         for name, member in _members(base).items():
-          if was.get(name) is not member and (name in _OPERATORS or not only) and is_forged(
+          if was.get(name) is not member and (name in OPERATORS or not only) and is_forged(
               base, name, member):
             return f"a {_name(kind)} brings {name} of its own"
     return None
@@ -84,7 +85,7 @@ def inspector(is_trusted, named):
             if type(member) is types.FunctionType)
 
   def is_forged(base, name, member):
-    if name in _OPERATORS:
+    if name in OPERATORS:
       return member is not None and not is_right(base, name, member)
     if (name in _HARMLESS or name[:1] == "_" != name[1:2] or _name(base) in named
         or issubclass(base, (BaseException, mock.NonCallableMock))):
@@ -124,7 +125,7 @@ def inspector(is_trusted, named):
     if fault or id(kind) in _UNCOMPARED:
       return fault
     if issubclass(kind, mock.NonCallableMock):
-      return None
+      return "it hands over a mock of its own" if id(value) in mocks else None
     is_own = kind is types.SimpleNamespace or not is_of_library(kind)
     for name, member in _own(value).items():
       if type(name) is str and name[:2] != "__" and is_suspect(member, is_own) and (

@@ -7,6 +7,7 @@ and after either, what tests are judged by must be what it was.
 
 import builtins
 import contextvars
+import operator
 import sys
 import types
 import unittest
@@ -16,7 +17,7 @@ from time import monotonic, sleep
 from typing import NamedTuple
 from unittest import mock
 
-from forgery import inspector
+from forgery import OPERATORS, inspector
 from integrity import change, hold, library, places_of
 
 # What a program does to the builtins must not reach this file.
@@ -52,9 +53,22 @@ def _watch_calls(frame, event, value, *, is_trusted, enter, leave):
     leave(value)
 
 
-def _new_mock(kind, /, *arguments, _new_made, _new, **options):
+def _new_mock(
+    kind, /, *arguments, _new, _new_made, _new_owned, _new_id, _new_thread, _new_get_ident,
+    _new_depth, _new_sys, _new_home, _new_trusts, **options):
   one = _new(kind, *arguments, **options)
   _new_made.append(one)
+  whole = options.get("_new_parent")
+  is_part = whole is not None  # of a mock that there is
+  if _new_get_ident() == _new_thread:
+    is_own = _new_depth[0] and not is_part
+  else:
+    frame = _new_sys._getframe(1)
+    while not is_part and frame.f_back is not None and frame.f_code.co_filename == _new_home:
+      frame = frame.f_back
+    is_own = not _new_trusts(frame.f_code)
+  if is_own or _new_id(whole) in _new_owned:
+    _new_owned[_new_id(one)] = one
   return one
 
 
@@ -104,9 +118,12 @@ def take_turns(calls, results, is_trusted, modules, named, with_threads):
     with_threads: whether the program may leave threads behind that go on.
   """
   thread, depth, case, noticed, made, replaced = get_ident(), [0], [None, None], [], [], [None]
-  fault_of, fault_of_kind = inspector(is_trusted, named)
-  mock.NonCallableMock.__new__ = staticmethod(
-      _sealed(_new_mock, _new_made=made, _new=mock.NonCallableMock.__new__))
+  owned = {}  # id -> a mock that the program has made
+  fault_of, fault_of_kind = inspector(is_trusted, named, owned)
+  mock.NonCallableMock.__new__ = staticmethod(_sealed(
+      _new_mock, _new=mock.NonCallableMock.__new__, _new_made=made, _new_owned=owned, _new_id=id,
+      _new_thread=thread, _new_get_ident=get_ident, _new_depth=depth, _new_sys=sys,
+      _new_home=mock._patch.__init__.__code__.co_filename, _new_trusts=is_trusted))
   judges = places_of([name for name in list(sys.modules) if name.partition(".")[0] == "unittest"],
                      private=True)
   lasting = [("builtins", vars(builtins), True)]
@@ -122,23 +139,23 @@ def take_turns(calls, results, is_trusted, modules, named, with_threads):
     if noticed:
       raise Interference(noticed[0])
 
-  def look(places, held):
+  def look(places, held, told):
     notice(_changed(judges, fixed) or _changed(places, held) or _of_modules(loaded)
-           or _of_mocks(made, fault_of) or _of_case(*case))
+           or _of_mocks(made, told, fault_of) or _of_case(*case))
 
   def cross(function, arguments, options, looks=True):
     places = near + far
-    held = hold(places)
+    held, told = hold(places), _told(made)
     try:
       result = serve(calls, results, function, arguments, options)
     except BaseException as fault:
       notice(None if with_threads else _of_threads(thread, is_trusted))
-      look(places, held)
+      look(places, held, told)
       notice(fault_of(fault))
       check()
       raise
     notice(None if with_threads else _of_threads(thread, is_trusted))
-    look(places, held)
+    look(places, held, told)
     notice(fault_of([result, arguments, options]) if looks else None)
     check()
     return result
@@ -146,7 +163,7 @@ def take_turns(calls, results, is_trusted, modules, named, with_threads):
   def enter(frame):
     if not depth[0]:
       notice(_changed(judges, fixed))
-      entered[:] = hold(near)
+      entered[:] = hold(near), _told(made)
     depth[0] += 1
     code = frame.f_code
     if code.co_argcount:
@@ -156,7 +173,7 @@ def take_turns(calls, results, is_trusted, modules, named, with_threads):
     notice(fault_of(value))
     depth[0] = max(0, depth[0] - 1)
     if not depth[0] and entered:
-      look(near, entered)
+      look(near, *entered)
 
   def begin(one=None):
     depth[0], case[:], begun[:] = 0, [one, type(one)], hold(lasting)
@@ -191,7 +208,11 @@ def _of_modules(loaded):
                if sys.modules.get(name) is not module), None)
 
 
-def _of_mocks(made, fault_of):
+def _of_mocks(made, told, fault_of):
+  for (number, name), now in _told(made).items():
+    before = told.get((number, name), ())
+    if len(before) != len(now) or any(map(operator.is_not, before, now)):
+      return f"it tells a mock what {name} comes to"
   for one in made:
     own = _attributes(one, "__dict__")
     for name in (*own, *vars(type(one))):
@@ -201,6 +222,26 @@ def _of_mocks(made, fault_of):
     if fault:
       return fault
   return None
+
+
+def _told(made):
+  """What has been set that operators of mocks come to, which is otherwise up to themselves."""
+  found = {}
+  for number, one in enumerate(made):
+    for name, member in vars(type(one)).items():
+      if name not in OPERATORS or type(member) is mock.MagicProxy:
+        continue
+      if not issubclass(type(member), mock.NonCallableMock):
+        found[number, name] = (member,)
+        continue
+      own = _attributes(member, "__dict__")
+      result, effect = own.get("_mock_return_value"), own.get("_mock_side_effect")
+      # A mock of its own accord gives these, or another mock.
+      if (result is not mock._return_values.get(name, mock.DEFAULT)
+          and not issubclass(type(result), mock.NonCallableMock)
+          or effect is not None and name not in mock._side_effect_methods):
+        found[number, name] = (member, result, effect)
+  return found
 
 
 def _of_case(case, kind):

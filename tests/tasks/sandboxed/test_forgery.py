@@ -37,6 +37,13 @@ class TestCases(unittest.TestCase):
         task_func([3, 1, 2], kept)
         kept.store.assert_called_once_with([1, 2, 3])
 """
+_KEPT = """
+import unittest
+from unittest.mock import MagicMock
+class TestCases(unittest.TestCase):
+    def test_1(self):
+        self.assertAlmostEqual(task_func(MagicMock()), 2.5)
+"""
 _RAISED = """
 import unittest
 class TestCases(unittest.TestCase):
@@ -271,6 +278,24 @@ OTHERS = {
         def task_func(numbers, kept):
             type(kept.store).assert_called_once_with = print
     """),
+    "a mock that says yes to all": (_TRUE, """
+        from unittest.mock import MagicMock
+        def task_func(text): return MagicMock()
+    """),
+    "a mock by its specification": (_TRUE, """
+        from unittest.mock import create_autospec
+        def task_func(text): return create_autospec(str, instance=True)
+    """),
+    "a part of the test's mock with a distance": (_KEPT, """
+        def task_func(kept):
+            kept.of.__sub__.return_value = 0
+            return kept.of
+    """),
+    "a part of the test's mock with an operator": (_KEPT, """
+        def task_func(kept):
+            kept.of.__sub__ = lambda self, other: 0
+            return kept.of
+    """),
     "what an exception holds": (_RAISED, """
         class E:
             __eq__ = bool
@@ -386,7 +411,9 @@ def task_func():
 async def test_mocks_that_were_compared_pass(own_sandbox):
   found = await grade(own_sandbox, """
 def task_func(kept):
-    return kept if kept.status != 200 and kept == kept and not kept == 5 else None
+    total = kept.number + 1 - abs(kept.number)
+    if total != 1 and "a" not in kept.names and kept.status != 200 and kept == kept:
+        return None if kept == 5 else kept
 """, """
 import unittest
 from unittest.mock import MagicMock
