@@ -9,6 +9,7 @@ from conductor_jax.tasks.graders.markers import (
     last,
     last_boxes,
     last_tagged,
+    statements,
     without_thinking,
 )
 from conductor_jax.tasks.task import Grade, GradingError
@@ -19,8 +20,8 @@ _NUMBER = re.compile(
     r"(?P<sign>(?<![\w)\]}])-)?(?:\$(?P<minus>-)?)?(?:"
     r"(?P<whole>[0-9]{1,9})?\\[dt]?frac\{(?P<numerator>-?[0-9]+)\}\{(?P<denominator>[0-9]+)\}|"
     rf"(?P<decimal>{_DIGITS}(?:\.[0-9]+)?|(?<![0-9])\.[0-9]+)"
-    r"(?P<exponent>[eE][+-]?[0-9]{1,3}(?![\w.]))?"
-    r"(?:/(?P<divisor>[0-9]+)(?![\w.]))?)"
+    r"(?P<exponent>[eE][+-]?[0-9]{1,3}(?!\w|\.[0-9]))?"
+    r"(?:/(?P<divisor>[0-9]+)(?!\w|\.[0-9]))?)"
     r"(?:\s{0,3}(?:\\text\{\s{0,3})?(?P<scale>hundred|thousand|million|billion)(?![a-z]))?")
 _SCALES = {None: 1, "hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 _HASHES = re.compile(r"####([^\n]*)")
@@ -35,6 +36,17 @@ _CHANGES = re.compile(
     r"(?![A-Za-z])|\b(?:not|no|never|pi|sqrt)\b|n't\b")
 _OTHER_CHOICE = re.compile(r"\s{1,4}or\s{1,4}(?:\$|\\\$)?[0-9]")
 _FACTOR = re.compile(r"(?![mgslLhVWJNAKCF])[a-zA-Z](?![a-zA-Z])")  # 5x; 5m is a length
+
+# Between "the answer is" and its number.
+_LEADING = re.compile(
+    r"[\s*_:$(]{0,6}(?:(?:a|an|the|total|sum|of|exactly|just|only|simply|then|therefore|thus|now|about|"
+    r"approximately|equal|to)\s{1,3}){0,4}[*_$(]{0,6}")
+# Behind its first number: more of a sum, of a list or of a range, whose end counts.
+_GOES_ON = re.compile(
+    r"[\s*_$)]{0,6}+(?:[-+*/^=<>≈×·÷–]|\\(?:times|cdot|div|approx)|"
+    r",?\s{0,3}(?:and|or|to)?\s{0,3}\$?[0-9]|"
+    r"(?:%\s{0,3})?(?:times|plus|minus|divided|multiplied|less|more|out|of|or)\b)")
+_CORRECTION = re.compile(r"\b(?i:wait|actually|correction|corrected|sorry|rather|instead|no)\b")
 
 
 @dataclass(frozen=True)
@@ -96,8 +108,22 @@ def _of_words(text: str) -> FinalNumber | None:
   return FinalNumber(number.group(), _value(number))
 
 
+def _of_statement(answer: str) -> FinalNumber | None:
+  """The number in the last "the answer is …", None where it is not clear that it is the first."""
+  stated = statements(answer)
+  text = stated[-1].lstrip(" \n*_") if stated else ""
+  number = _NUMBER.search(text.partition("\n")[0])
+  if number is None or not _LEADING.fullmatch(text, 0, number.start()):
+    return None
+  if _GOES_ON.match(text, number.end()) or _CORRECTION.search(text, number.end()):
+    return None
+  return FinalNumber(number.group(), _value(number))
+
+
 def extract(answer: str) -> FinalNumber | None:
-  r"""The final number: in the last of `<answer>`, `\boxed{}` and `####`, else the last of all.
+  r"""The final number: in the last of `<answer>`, `\boxed{}` and `####`, else as it is stated.
+
+  It is stated by the last "the answer is …", "Answer: …", or else it is the last of all.
 
   A box, a `####` line, or a tag without words holds one number and nothing that changes it; a list
   of several candidates is no number.
@@ -114,7 +140,7 @@ def extract(answer: str) -> FinalNumber | None:
   for _, text, read in sorted(marked, key=lambda mark: mark[0], reverse=True):
     if found := read(text):
       return found
-  return _of_words(answer)
+  return _of_statement(answer) or _of_words(answer)
 
 
 def grade(reference: str, answer: str) -> Grade:

@@ -38,6 +38,8 @@ from conductor_jax.tasks.task import GradingError
     ("<answer>He has 7 apples.</answer>", "7"),
     ("The total is 3 million", "3000000"),
     ("In 2 or 3 days they need 7", "7"),
+    ("The answer is 1/2.", "0.5"),
+    ("The answer is 2e3.", "2000"),
 ])
 def test_right_answers(answer, reference):
   verdict = number.grade(reference, answer)
@@ -84,6 +86,29 @@ def test_wrong_answers(answer, reference):
     ("<think>maybe 3</think>4", "4"),
 ])
 def test_marks_come_before_the_last_number_of_the_text(answer, extracted):
+  assert number.grade("0", answer).extracted == extracted
+
+
+@pytest.mark.parametrize("answer, extracted", [
+    ("The final answer is 64 dollars for 16 glasses.", "64"),
+    ("**Answer: 45** minutes (0.75 hours)", "45"),
+    ("Answer:\n\n$1,234.50 in 12 months", "$1,234.50"),
+    ("The answer is 5. Check: 10/2 is 5, and 2 of 4 remain.", "5"),
+    ("The answer to question 3 is a total of 9 eggs over 7 days.", "9"),
+    ("Antwort: 6 Tage mit 8 Stunden", "6"),
+    ("The answer is 3.\nThe answer is 4 for 2 people.", "4"),
+    # Where it is not clear that the first number is meant.
+    ("The answer is 5 + 3 = 8", "8"),
+    ("The answer is 2 times 3, which is 6.", "6"),
+    ("The answer is 30 out of 50, which is 0.6", "0.6"),
+    ("The answer is 5. Wait, that forgets 2 eggs, so 7.", "7"),
+    ("The answer must be more than 5, so 6 it is.", "6"),
+    ("Answer: Let's see. 48 and 24 make 72", "72"),
+    ("Answer: We sell 3 eggs.\nThat makes 12 dollars.", "12"),
+    ("I know the answer.\nThere are 3 eggs at 4 dollars, which makes 12.", "12"),
+    (r"The answer is 3 in all, \boxed{4}, for 5 people", "4"),
+])
+def test_what_is_stated_comes_before_the_last_number_of_the_text(answer, extracted):
   assert number.grade("0", answer).extracted == extracted
 
 
