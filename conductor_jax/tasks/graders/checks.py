@@ -29,7 +29,7 @@ async def run_check(
   calls: asyncio.Queue[bytes] = asyncio.Queue()
   results: asyncio.Queue[bytes] = asyncio.Queue()
   said: list[tuple[str, str]] = []
-  is_ready = False
+  is_ready, is_called = False, asyncio.Event()
 
   async def serve(line: bytes) -> bytes:
     nonlocal is_ready
@@ -43,6 +43,7 @@ async def run_check(
     if kind != b"call":
       said.append((kind.decode(), content.decode("utf-8", "replace")))
       return None
+    is_called.set()
     calls.put_nowait(content)
     return await results.get()
 
@@ -56,17 +57,20 @@ async def run_check(
         candidate.run("/candidate.py", _PROGRAM, tests.entry_point, answer=serve))
     checking = asyncio.create_task(
         checker.run("/check.py", "prompt.py", "check.py", tests.entry_point, answer=ask))
+    calling = asyncio.create_task(is_called.wait())
     try:
       await asyncio.wait({serving, checking}, return_when=asyncio.FIRST_COMPLETED)
+      if not checking.done():  # a check that cannot be used says so whatever the program does
+        await asyncio.wait({calling, checking}, return_when=asyncio.FIRST_COMPLETED)
       if checking.done():
         calls.put_nowait(b"")  # tells the program that there are no more
         await asyncio.wait({serving}, timeout=_FAREWELL)
       run = serving.result() if serving.done() else None
       check = checking.result() if checking.done() else None
     finally:
-      for task in (serving, checking):
+      for task in (begun := (serving, checking, calling)):
         task.cancel()
-      await asyncio.gather(serving, checking, return_exceptions=True)
+      await asyncio.gather(*begun, return_exceptions=True)
   word, content = said[0] if said else ("", "")
   if word == "faulty":
     raise GradingError(f"the check cannot be used: {content}")
