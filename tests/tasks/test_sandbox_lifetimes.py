@@ -27,9 +27,15 @@ def left():
   libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
   before = set(psutil.Process().children(recursive=True))
 
+  def is_alive(process):
+    try:
+      return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+      return False
+
   def find():
     return [child for child in psutil.Process().children(recursive=True)
-            if child not in before and child.status() != psutil.STATUS_ZOMBIE]
+            if child not in before and is_alive(child)]
 
   yield find
   libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)

@@ -46,23 +46,17 @@ class _Nursery:
 
   def child(self) -> "_Child":
     """A new child, which may not have started yet."""
-    return _Child(self.connect(), self)
+    return _Child(self)
 
-  def connect(self) -> socket.socket:
-    """The channel to a new child."""
+  def connect(self) -> tuple[socket.socket, subprocess.Popen]:
+    """The channel to a new child, and the process that is to fork it."""
     ours, theirs = socket.socketpair()
     with theirs, self._lock:
       if self._process is None or self._process.poll() is not None:
         self._start()
       with contextlib.suppress(BrokenPipeError):  # it has just died; the child will not start
         socket.send_fds(self._control, [b"+"], [theirs.fileno()])
-    return ours
-
-  @property
-  def was_killed(self) -> bool:
-    """Whether a child that did not start is one of a nursery that was killed just before."""
-    status = self._process.poll()
-    return status is None or status < 0  # None: another one has taken its place already
+      return ours, self._process
 
   def _start(self) -> None:
     if self._control is not None:
@@ -74,11 +68,10 @@ class _Nursery:
           [sys.executable, "-P", "-c", self._code], stdin=theirs, stdout=2, start_new_session=True,
           env={**os.environ, "PYTHONPATH": paths})
 
-  def no_child(self) -> UserError:
+  def no_child(self, status: int) -> UserError:
     """The error that says why no child started."""
-    return UserError(
-        f"the process of the grader {self._function} did not start (exit status "
-        f"{self._process.wait()}): see standard error for what it lacks")
+    return UserError(f"the process of the grader {self._function} did not start (exit status "
+                     f"{status}): see standard error for what it lacks")
 
   def close(self) -> None:
     with self._lock:
@@ -90,29 +83,36 @@ class _Nursery:
 class _Child:
   """One child process."""
 
-  def __init__(self, channel: socket.socket, nursery: _Nursery):
-    self._channel = channel
-    self._lines = channel.makefile("rw", encoding="utf-8")
+  def __init__(self, nursery: _Nursery):
     self._nursery = nursery
+    self._connect()
     self._pid: int | None = None
     self.slowed = False  # behind all other processes, for good
+
+  def _connect(self) -> None:
+    self._channel, self._parent = self._nursery.connect()
+    self._lines = self._channel.makefile("rw", encoding="utf-8")
 
   def send(self, arguments: tuple) -> None:
     """Begins a call; waits for the child's start.
 
     Raises:
       UserError: it did not start.
+      GradingError: it died as it started.
     """
     if self._pid is None:
       line = self._lines.readline()
-      if not line and self._nursery.was_killed:
+      if not line and self._parent.wait() < 0:  # it was killed as it was asked, or before
         self.close()
-        self._channel = self._nursery.connect()
-        self._lines = self._channel.makefile("rw", encoding="utf-8")
+        self._connect()
         line = self._lines.readline()
       if not line:
         self.close()
-        raise self._nursery.no_child()
+        raise self._nursery.no_child(self._parent.wait())
+      if not line.strip():
+        status = self.reply()["exit"]
+        self.close()
+        raise GradingError(f"the grader's process died (exit status {status})")
       self._pid = json.loads(line)["pid"]
     with contextlib.suppress(BrokenPipeError):  # it died while idle, and the reply says so
       self._lines.write(json.dumps(arguments) + "\n")

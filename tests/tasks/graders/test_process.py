@@ -35,6 +35,13 @@ def pid_then_hang(hang): return 9 ** 9 ** 9 if hang else os.getpid()
 def shout(): print("noise"); return 1
 def pid_or_hang(hang): return len(str(9 ** 9 ** 9)) if hang else os.getpid()
 def sleep_a_little(seconds): time.sleep(seconds); return os.getpid()
+def die_at_the_first_fork(marker):
+  def die():
+    if not os.path.exists(marker):
+      open(marker, "w").close()
+      os._exit(7)
+  os.register_at_fork(after_in_child=die)
+  return "alive"
 remembered = []
 def remember(x): remembered.append(x); return remembered
 '''
@@ -189,6 +196,14 @@ async def test_a_nursery_that_was_killed_is_started_again(isolated):
   with pytest.raises(GradingError, match="process died"):
     await pid()
   assert await pid() not in (first, nursery)
+
+
+async def test_a_child_that_dies_as_it_starts_costs_one_verdict_only(isolated, tmp_path):
+  marker = str(tmp_path / "died")
+  dying = isolated("die_at_the_first_fork", rehearsals=[(marker,)])
+  with pytest.raises(GradingError, match=r"process died \(exit status 7\)"):
+    await dying(marker)
+  assert await dying(marker) == "alive"
 
 
 async def test_a_child_that_does_not_start_is_a_user_error(isolated):
