@@ -5,6 +5,8 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.experiments.small_run import SMALL
 
 ROWS = {
@@ -30,6 +32,7 @@ def write_rows(folder: Path) -> Path:
 DRY = ("--config.sft.steps=10", "--config.evaluation.tasks=12", "--config.tasks.balanced=True")
 
 
+@pytest.mark.integration
 def test_the_dry_run_walks_the_road_on_benchmark_rows(program, tmp_path):
   # Real ones where there are any.
   path = os.environ.get("CONDUCTOR_BENCHMARKS") or write_rows(tmp_path / "rows")

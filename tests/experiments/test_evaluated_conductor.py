@@ -14,6 +14,8 @@ from experiments.evaluate import evaluate
 from experiments.export import export
 from tests.experiments.small_run import SMALL
 
+pytestmark = pytest.mark.integration
+
 # Warm-started until some plans parse.
 OPTIONS = (*SMALL, "--config.sft.steps=70", "--config.sft.learning_rate=0.02",
            "--config.grpo.iterations=2")

@@ -4,7 +4,11 @@ import json
 import re
 import sqlite3
 
+import pytest
+
 from tests.experiments.small_run import SMALL, metrics
+
+pytestmark = pytest.mark.integration
 
 # Warm-started until some plans parse, so that the rollouts ask workers too.
 PAID = (*SMALL, "--config.sft.steps=150", "--config.grpo.iterations=3",

@@ -12,6 +12,8 @@ import pytest
 from conductor_jax.reporting.metrics import RolloutLog
 from tests.experiments.small_run import ROOT, SMALL, gone, metrics, wait_for
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory) -> Path:

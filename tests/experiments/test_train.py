@@ -145,6 +145,7 @@ def test_the_summary_compares_four_strategies_on_the_held_out_tasks(uninterrupte
   assert math.isclose(summary["heldout"]["random_plan"]["parse_rate"], 1)
 
 
+@pytest.mark.integration
 def test_a_killed_run_resumes_bit_for_bit(program, uninterrupted, tmp_path):
   workdir = tmp_path / "run"
   process = program.start(workdir, *SMALL)
@@ -160,6 +161,7 @@ def test_a_killed_run_resumes_bit_for_bit(program, uninterrupted, tmp_path):
   assert_same_run(uninterrupted, workdir)
 
 
+@pytest.mark.integration
 def test_a_run_killed_in_the_warm_start_resumes_bit_for_bit(program, uninterrupted, tmp_path):
   workdir = tmp_path / "run"
   process = program.start(workdir, *SMALL)
@@ -173,6 +175,7 @@ def test_a_run_killed_in_the_warm_start_resumes_bit_for_bit(program, uninterrupt
   assert_same_run(uninterrupted, workdir)
 
 
+@pytest.mark.integration
 def test_a_terminated_run_writes_a_checkpoint_and_resumes_after_it(
     program, uninterrupted, tmp_path):
   workdir = tmp_path / "run"
@@ -199,6 +202,7 @@ def asked(workdir: Path) -> list[str]:
                 for row in log.read(iteration))
 
 
+@pytest.mark.integration
 def test_rollouts_may_lag_an_update_behind_and_a_killed_run_loses_and_repeats_none(
     program, tmp_path):
   whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -219,6 +223,7 @@ def test_rollouts_may_lag_an_update_behind_and_a_killed_run_loses_and_repeats_no
   assert len(asked(whole)) == 6 * 4 * 4 and asked(killed) == asked(whole)
 
 
+@pytest.mark.integration
 def test_a_corrupt_checkpoint_is_told_and_the_one_before_it_is_used(
     program, uninterrupted, tmp_path):
   workdir = tmp_path / "run"
@@ -279,6 +284,7 @@ def test_devices_without_a_variant_are_one_line_and_status_2(program, tmp_path):
   assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.integration
 def test_the_warm_start_alone_is_where_training_goes_on(program, uninterrupted, warm_start):
   workdir, _ = warm_start
   assert recorded(workdir, "sft") == 30 and recorded(workdir, "grpo") == 0
@@ -291,6 +297,7 @@ def grpo_metrics(workdir: Path) -> list[dict]:
   return [line for line in metrics(workdir) if line["phase"] == "grpo"]
 
 
+@pytest.mark.integration
 def test_a_run_from_an_exported_policy_learns_what_the_run_that_wrote_it_does(
     program, uninterrupted, warm_start, tmp_path):
   # Shape, weights and tokenizer come from the folder: those of the options are others.
@@ -303,6 +310,7 @@ def test_a_run_from_an_exported_policy_learns_what_the_run_that_wrote_it_does(
   assert grpo_metrics(workdir) == grpo_metrics(uninterrupted)
 
 
+@pytest.mark.integration
 def test_an_export_has_the_tokenizer_of_its_run(warm_start):
   run, policy = (load_tokenizer(path) for path in (warm_start[0] / "tokenizer", warm_start[1]))
   assert run.chat_template == policy.chat_template
@@ -313,6 +321,7 @@ def test_an_export_has_the_tokenizer_of_its_run(warm_start):
   assert run.encode(text) == policy.encode(text)
 
 
+@pytest.mark.integration
 def test_a_merged_export_is_the_weights_and_the_product_of_the_exported_adapters(
     warm_start, adapted, tmp_path):
   export_run(adapted, tmp_path / "adapters")
@@ -339,12 +348,14 @@ def test_a_merged_export_is_the_weights_and_the_product_of_the_exported_adapters
       warm_start[1]).chat_template
 
 
+@pytest.mark.integration
 def test_the_entropy_coefficient_is_steered_from_one_iteration_to_the_next(adapted):
   # Below the target at every iteration, so it rises by its rate.
   coefficients = [line["entropy_coefficient"] for line in grpo_metrics(adapted)]
   np.testing.assert_allclose(coefficients, 0.02 + 0.005 * np.arange(6), rtol=1e-5)
 
 
+@pytest.mark.integration
 def test_rows_of_a_group_repeat_its_prompt_and_train_on_the_same_completions(
     uninterrupted, adapted):
   # The first iteration is sampled from the same policy: its adapters change nothing yet.
@@ -354,6 +365,7 @@ def test_rows_of_a_group_repeat_its_prompt_and_train_on_the_same_completions(
   assert math.isclose(split["entropy"], whole["entropy"], rel_tol=1e-5)
 
 
+@pytest.mark.integration
 def test_a_run_without_a_checkpoint_is_not_exported(adapted, tmp_path):
   (tmp_path / "run").mkdir()
   with pytest.raises(UserError, match="--workdir=.*: there is no run in it, it has no config.json"):
@@ -366,6 +378,7 @@ def test_a_run_without_a_checkpoint_is_not_exported(adapted, tmp_path):
   assert not (tmp_path / "policy").exists()
 
 
+@pytest.mark.integration
 def test_where_grpo_has_no_checkpoint_yet_the_warm_start_is_exported(warm_start, tmp_path):
   workdir = tmp_path / "run"
   shutil.copytree(warm_start[0], workdir, ignore=lambda path, names: {"grpo"} & set(names))
@@ -374,6 +387,7 @@ def test_where_grpo_has_no_checkpoint_yet_the_warm_start_is_exported(warm_start,
   assert contents(tmp_path / "policy") == contents(warm_start[1])
 
 
+@pytest.mark.integration
 def test_an_export_to_a_folder_with_files_is_one_line_and_status_2(program, adapted):
   before = contents(adapted)
   done = program.run(adapted, f"--output={adapted}", config=None, module="experiments.export")

@@ -62,6 +62,7 @@ def test_only_tasks_that_tell_their_answers_are_graded():
   assert gold.graded_tasks(tasks, packages=False, empty=True) == [told, tasks[-1]]
 
 
+@pytest.mark.integration
 async def test_all_solutions_of_humaneval_are_right(benchmarks, sandbox):
   tasks = load_tasks(benchmarks, ["humaneval"], "test")
   async with Graders(sandbox=sandbox) as graders:
@@ -77,12 +78,14 @@ def standard_tasks(benchmarks):
   return random.Random(0).sample(steady, 40)
 
 
+@pytest.mark.integration
 async def test_solutions_of_bigcodebench_are_right(standard_tasks, sandbox):
   async with Graders(sandbox=sandbox) as graders:
     counts, lines = await gold.count(graders, standard_tasks, empty=False)
   assert (counts["right"], lines) == (40, [])
 
 
+@pytest.mark.integration
 async def test_functions_that_do_nothing_are_not(standard_tasks, sandbox):
   async with Graders(sandbox=sandbox) as graders:
     counts, lines = await gold.count(graders, standard_tasks[:20], empty=True)
