@@ -121,9 +121,8 @@ def _of_statement(answer: str) -> FinalNumber | None:
 
 
 def extract(answer: str) -> FinalNumber | None:
-  r"""The final number: in the last of `<answer>`, `\boxed{}` and `####`, else as it is stated.
-
-  It is stated by the last "the answer is …", "Answer: …", or else it is the last of all.
+  r"""The final number: in the last of `<answer>`, `\boxed{}` and `####`, else as "the answer is …"
+  states it where that is clear, else the last of all.
 
   A box, a `####` line, or a tag without words holds one number and nothing that changes it; a list
   of several candidates is no number.
