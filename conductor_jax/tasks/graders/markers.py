@@ -84,6 +84,12 @@ def behind_boxes(answer: str) -> str:
   return answer[max(ends, default=-1) + 1:]
 
 
+def last_statement(answer: str) -> str:
+  """What follows the last "the answer is …", up to the end of the text; empty if there is none."""
+  match = last(_STATEMENT, answer)
+  return answer[match.end():] if match else ""
+
+
 def statements(answer: str) -> list[str]:
   """What follows each "the answer is …", up to the end of the text."""
   return [answer[match.end():] for match in _STATEMENT.finditer(answer)]

@@ -8,8 +8,8 @@ from conductor_jax.tasks.graders.markers import (
     boxes,
     last,
     last_boxes,
+    last_statement,
     last_tagged,
-    statements,
     without_thinking,
 )
 from conductor_jax.tasks.task import Grade, GradingError
@@ -110,8 +110,7 @@ def _of_words(text: str) -> FinalNumber | None:
 
 def _of_statement(answer: str) -> FinalNumber | None:
   """The number in the last "the answer is …", None where it is not clear that it is the first."""
-  stated = statements(answer)
-  text = stated[-1].lstrip(" \n*_") if stated else ""
+  text = last_statement(answer).lstrip(" \n*_")
   number = _NUMBER.search(text.partition("\n")[0])
   if number is None or not _LEADING.fullmatch(text, 0, number.start()):
     return None

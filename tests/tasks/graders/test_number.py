@@ -112,6 +112,10 @@ def test_what_is_stated_comes_before_the_last_number_of_the_text(answer, extract
   assert number.grade("0", answer).extracted == extracted
 
 
+def test_a_long_answer_full_of_statements_is_read():
+  assert number.grade("7", "The answer is 5 or so. " * 100_000 + "Answer: 7 in all").correct
+
+
 @pytest.mark.parametrize("answer", ["", "none", "<answer></answer>"])
 def test_no_number_is_incorrect_and_unparsed(answer):
   verdict = number.grade("5", answer)
