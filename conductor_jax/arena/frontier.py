@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from string import ascii_uppercase
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -125,7 +126,7 @@ def _last_box(text: str) -> str | None:
 
 
 def _other_letter(task: Task, source: random.Random) -> str:
-  letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[:len(task.metadata["choices"])]
+  letters = ascii_uppercase[:len(task.metadata["choices"])]
   return source.choice([letter for letter in letters if letter != task.reference])
 
 

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from string import ascii_uppercase
 from typing import Any, NamedTuple
 
 Row = Mapping[str, Any]
 
-_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _NUMBER = re.compile(r"-?(\d+(\.\d+)?|\.\d+)", re.ASCII)
 
 
@@ -117,7 +117,7 @@ def check_row(row: Any, columns: Mapping[str, Column]) -> None:
 
 def lettered(question: str, choices: Sequence[str]) -> str:
   """A multiple-choice question with its options on lines of their own."""
-  options = "\n".join(f"{_LETTERS[i]}. {choice}" for i, choice in enumerate(choices))
+  options = "\n".join(f"{ascii_uppercase[i]}. {choice}" for i, choice in enumerate(choices))
   return f"{question}\n\n{options}"
 
 
@@ -127,10 +127,10 @@ def letter(column: str, position: int, choices: Sequence[str]) -> str:
   Raises:
     RowError: there is no such choice.
   """
-  if not 0 <= position < len(choices) <= len(_LETTERS):
+  if not 0 <= position < len(choices) <= len(ascii_uppercase):
     raise RowError(f"column {column!r} must be the position of one of the {len(choices)} choices, "
                    f"got {position}")
-  return _LETTERS[position]
+  return ascii_uppercase[position]
 
 
 def plain_number(column: str, value: str | int | float) -> str:

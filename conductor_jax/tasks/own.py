@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from string import ascii_uppercase
 from typing import Any
 
 from conductor_jax.errors import UserError
@@ -121,10 +122,10 @@ def _benchmark(own: OwnBenchmark) -> Benchmark:
 def _reference(own: OwnBenchmark, row: Row) -> str:
   answer = row[own.answer]
   if own.grader == "choice":
-    choices = row[own.choices] if own.choices else "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    choices = row[own.choices] if own.choices else ascii_uppercase
     if type(answer) is int:
       return letter(own.answer, answer, choices)
-    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[:len(choices)]
+    letters = ascii_uppercase[:len(choices)]
     if not (isinstance(answer, str) and len(answer.strip()) == 1 and answer.strip() in letters):
       raise RowError(f"column {own.answer!r} must be the letter or the position of an option, "
                      f"got {answer!r:.60}")

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from string import ascii_uppercase
 from types import MappingProxyType
 
 from conductor_jax.errors import UserError
@@ -38,7 +39,7 @@ def _letters(task: Task) -> str:
   """The letters of a task's options: of its choices, else A to D, or to the reference's letter."""
   choices = task.metadata.get("choices")
   count = len(choices) if choices else max(4, ord(task.reference[:1] or "A") - ord("A") + 1)
-  return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[:count]
+  return ascii_uppercase[:count]
 
 
 _PLAIN: MappingProxyType[str, Callable[[Task, str], Grade]] = MappingProxyType({

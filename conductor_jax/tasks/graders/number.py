@@ -151,12 +151,24 @@ def grade(reference: str, answer: str) -> Grade:
   expected = _value(match) if match else None
   if expected is None:
     raise GradingError(f"the reference {reference!r} is not a number")
+  return compared(reference, expected, answer)
+
+
+def compared(reference: str, expected: Fraction, answer: str, *, whole: bool = False) -> Grade:
+  """The verdict on an answer's final number.
+
+  Args:
+    reference: as it is shown.
+    expected: its value.
+    answer: the whole text.
+    whole: whether a fraction is wrong whatever its value.
+  """
   found = extract(answer)
   if found is None:
     return Grade(False, None, "The answer holds no number (unparsed).")
-  if found.value is None:
+  if found.value is None or whole and found.value.denominator > 1:
     return Grade(False, found.text, f"The answer ends in {found.text!r:.60}, which is not one "
-                 f"plain number such as the reference {reference}.")
+                 f"{'whole' if whole else 'plain'} number such as the reference {reference}.")
   correct = found.value == expected
   return Grade(correct, found.text, f"The answer's final number, {found.text}, "
                f"{'equals' if correct else 'is not'} the reference {reference}.")

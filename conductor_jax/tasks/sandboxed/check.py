@@ -12,7 +12,7 @@ import sys
 
 sys.path.insert(1, __file__.rpartition("/")[0])
 import channel  # noqa: E402
-import statements  # noqa: E402
+from statements import last_line, said, statement_at  # noqa: E402
 
 
 class Faulty(BaseException):
@@ -20,10 +20,6 @@ class Faulty(BaseException):
 
 
 _NOTHING = object()  # where a call has not returned
-
-
-def _said(fault):
-  return f"{type(fault).__name__}: {fault}" if str(fault) else type(fault).__name__
 
 
 def _returned(line):
@@ -45,18 +41,14 @@ def _returned(line):
 
 def _place(fault, path):
   """The statement of the check that an exception comes from, and the exception."""
-  number, trace = None, fault.__traceback__
-  while trace is not None:
-    if trace.tb_frame.f_code.co_filename == path:
-      number = trace.tb_lineno
-    trace = trace.tb_next
+  number = last_line(fault.__traceback__, path)
   if number is None:
-    return _said(fault)
+    return said(fault)
   with open(path, encoding="utf-8") as file:
-    statement = statements.statement_at(file.read(), number)
+    statement = statement_at(file.read(), number)
   if isinstance(fault, AssertionError) and not str(fault):
     return statement
-  return f"{statement} ({_said(fault)})"
+  return f"{statement} ({said(fault)})"
 
 
 def _load(*paths):
@@ -67,7 +59,7 @@ def _load(*paths):
     try:
       exec(compile(source, path, "exec", dont_inherit=True), names)
     except Exception as fault:
-      raise Faulty(f"{path} does not load: {_said(fault)}") from fault
+      raise Faulty(f"{path} does not load: {said(fault)}") from fault
   return names
 
 

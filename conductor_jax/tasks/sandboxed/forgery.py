@@ -103,10 +103,12 @@ def inspector(is_trusted, named, mocks):
       return is_trusted(member.__code__) or _is_of_dataclass(base, name, member)
     if type(member) in _OF_C:
       return member.__objclass__ is base or member is object.__ne__ and name == "__ne__"
-    if type(member) is mock.MagicProxy or not isinstance(member, mock.NonCallableMock):
-      return type(member) is mock.MagicProxy
+    if type(member) is mock.MagicProxy:
+      return True
+    if not (isinstance(member, mock.NonCallableMock) and issubclass(base, mock.NonCallableMock)):
+      return False
     own = _own(member)
-    return issubclass(base, mock.NonCallableMock) and (
+    return (
         name not in _EQUALITIES or own.get("_mock_return_value") is mock.DEFAULT
         and is_trusted(own.get("_mock_side_effect").__code__))
 

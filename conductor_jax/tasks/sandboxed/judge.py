@@ -29,7 +29,7 @@ from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 
 from cases import attempt, leave_class, run, take_tests
 from privacy import keep_private, trusted_places
-from statements import statement_at
+from statements import last_line, said, statement_at
 from turns import Interference, serve, take_turns
 
 # What a program does to the builtins must not reach this file.
@@ -120,7 +120,7 @@ def _judge(path, order, tell, calls, results):
   namespace = _load(path, order["entry_point"], turns)
   programs, faults = {id(member) for member in namespace.values()}, []
   if not attempt(faults, exec, code, namespace):
-    raise Unusable("unloaded", f"the tests do not load: {_said(faults[0][0])}")
+    raise Unusable("unloaded", f"the tests do not load: {said(faults[0][0])}")
   _lend(namespace, ast.parse(order["tests"]))
   classes = take_tests(namespace, _MODULE, programs)
   if not classes:
@@ -160,7 +160,7 @@ def _import(source, whose, calls, results):
   try:
     tree = ast.parse(source)
   except (SyntaxError, ValueError, RecursionError, MemoryError) as fault:
-    raise Unusable("faulty", f"{whose} cannot be read: {_said(fault)}") from fault
+    raise Unusable("faulty", f"{whose} cannot be read: {said(fault)}") from fault
   modules = set()
   for node in ast.walk(tree):
     if isinstance(node, ast.Import):
@@ -174,7 +174,7 @@ def _import(source, whose, calls, results):
       serve(calls, results, exec, (code, {}), {})
     except Exception as fault:
       if node in tree.body:
-        raise Unusable("faulty", f"{whose} cannot be used: {_said(fault)}") from fault
+        raise Unusable("faulty", f"{whose} cannot be used: {said(fault)}") from fault
   return modules
 
 
@@ -206,7 +206,7 @@ def _load(path, entry_point, turns):
   except Interference:
     raise
   except BaseException as fault:
-    raise Unusable("stopped", f"the program does not load: {_said(fault)}") from fault
+    raise Unusable("stopped", f"the program does not load: {said(fault)}") from fault
   function = vars(module).get(entry_point)
   if not callable(function):
     raise Unusable("stopped", f"the program has no function {entry_point}")
@@ -254,20 +254,7 @@ def _used():
           own.ru_maxrss * 1024)
 
 
-def _said(fault):
-  """An exception in a few words."""
-  try:
-    text = str(fault)
-  except BaseException:
-    text = ""
-  return f"{type(fault).__name__}: {text}" if text else type(fault).__name__
-
-
 def _where(fault, trace, source):
   """The statement of the tests that an exception comes from, and the exception."""
-  number = None
-  while trace is not None:
-    if trace.tb_frame.f_code.co_filename == _TESTS:
-      number = trace.tb_lineno
-    trace = trace.tb_next
-  return f"{statement_at(source, number)} ({_said(fault)})" if number else _said(fault)
+  number = last_line(trace, _TESTS)
+  return f"{statement_at(source, number)} ({said(fault)})" if number else said(fault)

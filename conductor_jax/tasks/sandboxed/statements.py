@@ -1,10 +1,29 @@
-"""Shows the statement of a source that a line belongs to."""
+"""Says where in a source an exception comes from, and what it says."""
 
 import ast
 import builtins
 
 # What a program does to the builtins must not reach this file.
 __builtins__ = dict(vars(builtins))
+
+
+def said(fault):
+  """An exception in a few words."""
+  try:
+    text = str(fault)
+  except BaseException:
+    text = ""
+  return f"{type(fault).__name__}: {text}" if text else type(fault).__name__
+
+
+def last_line(trace, path):
+  """The line of a file, counted from one, that a traceback comes by last, None if it never does."""
+  number = None
+  while trace is not None:
+    if trace.tb_frame.f_code.co_filename == path:
+      number = trace.tb_lineno
+    trace = trace.tb_next
+  return number
 
 
 def statement_at(source, number):
