@@ -103,6 +103,17 @@ def default_config() -> ConfigDict:
           "port": 0,
           # Seconds that a simulated worker takes to answer.
           "latency": 0.0,
+          # (worker, share) of the arena's workers that lose so many of their calls, and say so.
+          "noise": (),
+          # Which workers a training question's plans may use: "all"; "fixed:3", three that are
+          # drawn for it; "uniform:2-5", two to five; "groups:open,closed", one of these groups.
+          # That of held-out questions is evaluation.offer.
+          "offer": "all",
+          # (group, workers) such as ("open", ("gemma-3-27b", "qwen3-32b")).
+          "groups": (),
+          # Whether the workers on offer are numbered from 0 on. They keep the numbers that they
+          # have among all otherwise, and only these tell a conductor who is who.
+          "renumber": False,
           # Seconds that one request may take in all, for its connection, and without a byte; 0 of
           # the last is no bound of its own.
           "request_timeout": 600.0,
@@ -161,7 +172,24 @@ def default_config() -> ConfigDict:
       },
       "workflow": {
           "max_steps": 5,
+          # Access lists open all earlier steps or none, "binary"; those they name, "positions"; or
+          # there are none, and no step sees another, "none".
           "access": "binary",
+          # Without subtasks every worker is asked to answer the question.
+          "subtasks": True,
+          # Examples in the prompt, 5 at most: of other domains than any that is trained on,
+          # "outside"; training questions with plans that know nothing, "training"; or those in
+          # few_shot_file, "file", as workflows/few_shot.py describes it.
+          "few_shot": 4,
+          "few_shot_source": "outside",
+          "few_shot_file": "",
+          # How the conductor's turn begins; neither sampled nor trained.
+          "prefill": "Let me plan this step by step.\n",
+          # Rounds of a held-out question: after each the conductor sees the answer, and keeps it or
+          # writes another plan.
+          "max_rounds": 1,
+          # Dollars of a held-out question after which no further round begins; 0 for any.
+          "max_dollars": 0.0,
           # How a worker is shown earlier answers.
           "context": "messages",
           # Seconds that a workflow may take; 0 for any.
@@ -169,7 +197,15 @@ def default_config() -> ConfigDict:
           # Whether plans of a group that begin with the same call share its answer.
           "share_identical_calls": False,
       },
-      "reward": {"unparsed": 0.0, "wrong": 0.5, "right": 1.0},
+      "reward": {
+          "unparsed": 0.0,
+          "wrong": 0.5,
+          "right": 1.0,
+          # Taken for each dollar, each thousand tokens and each second of a plan's workers.
+          "per_dollar": 0.0,
+          "per_thousand_tokens": 0.0,
+          "per_second": 0.0,
+      },
       "rollout": {
           # "jax" decodes with the trainer's own model, "vllm" asks servers beside it.
           "sampler": "jax",
@@ -243,6 +279,20 @@ def default_config() -> ConfigDict:
           # How far it moves in an iteration, and the most that it may be.
           "entropy_rate": 0.005,
           "entropy_maximum": 0.1,
+          "recursion": {
+              # Of an iteration's questions, whose plans a second round follows. The paper has 0.5.
+              "share": 0.0,
+              # A first round's reward is (1 - discount) of its "own" and discount of the second's,
+              # "discounted"; its "own" alone; or that of the second alone, "final".
+              "first_reward": "discounted",
+              "discount": 0.25,
+              # Advantages are over the rollouts of a question in each "round", or in both of them,
+              # "question".
+              "group": "round",
+              # Parts that the rows of the second round are worked off in. Each is one rollout, for
+              # they share no prompt.
+              "micro_batches": 1,
+          },
       },
       "optimizer": {
           "learning_rate": 1e-6,
@@ -274,6 +324,8 @@ def default_config() -> ConfigDict:
       "evaluation": {
           # Held-out tasks, and training tasks that choose the best single worker.
           "tasks": 300,
+          # As pool.offer.
+          "offer": "all",
           # Of the conductor's plans; 0 is greedy.
           "temperature": 1.0,
           # Tasks that are answered at the same time.
@@ -281,6 +333,23 @@ def default_config() -> ConfigDict:
       },
       # GRPO iterations from one checkpoint to the next, and how many are kept.
       "checkpoint": {"every": 20, "keep": 3},
-      # Iterations from one rollout file to the next.
-      "report": {"rollouts_every": 10},
+      "report": {
+          # Iterations from one rollout file to the next.
+          "rollouts_every": 10,
+          # A run warns of a collapse when, on average over so many iterations, a metric is beyond
+          # its bound; 0 iterations never do.
+          "collapse": {
+              "iterations": 5,
+              # At least this share of plans that parse, bits of worker entropy, steps a plan, and
+              # share of open access lists. The last two are 0, off: some questions need no more.
+              "parse_rate": 0.5,
+              "worker_entropy_bits": 0.3,
+              "steps_per_plan": 0.0,
+              "access_density": 0.0,
+              # At most this share of a group's plans that another one equals, and of groups whose
+              # rewards are equal without being right.
+              "duplicate_plans": 0.95,
+              "failed_groups": 0.9,
+          },
+      },
   })

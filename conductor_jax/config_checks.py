@@ -5,12 +5,14 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from conductor_jax.arena.specialists import SPECIALISTS
 from conductor_jax.errors import UserError
 from conductor_jax.models.lora import TARGETS as LORA_TARGETS
 from conductor_jax.models.qwen2 import Qwen2Config
 from conductor_jax.tasks.code_benchmarks import BIGCODEBENCH_PROMPTS
 from conductor_jax.tasks.configured import configured_table
 from conductor_jax.workers.pools import listed_pool, open_pool
+from conductor_jax.workflows.lists import PlanFormat
 
 _CHOICES = {
     "model.compute_dtype": ("float32", "bfloat16"),
@@ -24,13 +26,16 @@ _CHOICES = {
     "tasks.bigcodebench_prompt": BIGCODEBENCH_PROMPTS,
     "pool.source": ("arena", "frontier", "vllm", "paper", "open", "listed"),
     "pool.vllm.dtype": ("bfloat16", "float32", "float16"),
-    "workflow.access": ("binary", "positions"),
+    "workflow.access": ("binary", "positions", "none"),
+    "workflow.few_shot_source": ("outside", "training", "file"),
     "pool.journal.mode": ("record", "replay", "replay-or-record"),
     "workflow.context": ("messages", "inlined"),
     "grpo.advantage": ("std", "mean", "leave-one-out"),
     "grpo.aggregation": ("token", "sequence", "constant"),
     "grpo.ratio": ("token", "sequence"),
     "grpo.kl_estimator": ("k1", "k2", "k3", "exact"),
+    "grpo.recursion.first_reward": ("discounted", "own", "final"),
+    "grpo.recursion.group": ("round", "question"),
     "sft.decay": ("cosine", "none"),
     "optimizer.decay": ("cosine", "none"),
 }
@@ -41,11 +46,12 @@ _POSITIVE = (
     "tasks.train", "sandbox.time_factor", "pool.request_timeout", "pool.connect_timeout",
     "pool.max_attempts", "pool.longest_wait", "pool.max_in_flight", "pool.breaker_failures",
     "pool.breaker_cooldown", "pool.vllm.max_model_len", "pool.vllm.max_tokens",
-    "workflow.max_steps", "rollout.temperature", "rollout.max_prompt_tokens",
+    "workflow.max_steps", "workflow.max_rounds", "rollout.temperature", "rollout.max_prompt_tokens",
     "rollout.max_completion_tokens", "rollout.vllm.start_timeout", "rollout.vllm.request_timeout",
     "rollout.vllm.sync_timeout", "grpo.iterations", "grpo.prompts", "grpo.micro_batches",
     "grpo.clip_low", "grpo.clip_high", "grpo.entropy_rate", "grpo.entropy_maximum",
-    "optimizer.learning_rate", "optimizer.clip_norm", "mesh.data", "mesh.fsdp", "mesh.tensor",
+    "grpo.recursion.micro_batches", "optimizer.learning_rate", "optimizer.clip_norm",
+    "mesh.data", "mesh.fsdp", "mesh.tensor",
     "sft.prompts", "sft.plans", "sft.micro_batches", "sft.learning_rate", "sft.checkpoint_every",
     "evaluation.tasks", "evaluation.concurrent", "checkpoint.every", "checkpoint.keep",
     "report.rollouts_every",
@@ -54,6 +60,8 @@ _POSITIVE = (
 _NOT_NEGATIVE = (
     "seed", "model.lora_rank", "sandbox.sessions", "pool.latency", "pool.read_timeout",
     "pool.budget.dollars", "pool.budget.tokens", "pool.budget.calls", "workflow.deadline",
+    "workflow.few_shot", "workflow.max_dollars", "reward.per_dollar",
+    "reward.per_thousand_tokens", "reward.per_second", "report.collapse.iterations",
     "rollout.max_staleness", "rollout.extra_groups", "sft.steps", "grpo.samples_per_row",
     "grpo.kl_coefficient", "grpo.entropy_coefficient", "grpo.entropy_target",
 )
@@ -84,7 +92,9 @@ def check_config(config: ConfigDict) -> None:
     if not value(key) >= 0:
       refuse(key, "must be 0 or above")
   _check_tasks(config, refuse)
+  _check_workflow(config, refuse)
   _check_grpo(config, refuse)
+  _check_recursion(config, refuse)
   _check_rollout(config, refuse)
   if config.model.num_heads % config.model.num_kv_heads:
     refuse("model.num_kv_heads", f"must divide model.num_heads={config.model.num_heads}")
@@ -113,6 +123,13 @@ def check_config(config: ConfigDict) -> None:
     refuse("pool.budget.workers",
            "must be triples of a worker's name, dollars, tokens or calls, and a limit above 0, "
            "such as (('gpt-5', 'dollars', 50.0),)")
+  if not all(map(_is_noise, config.pool.noise)) or (
+      config.pool.noise and config.pool.source != "arena"):
+    refuse("pool.noise", "must be pairs of a worker of pool.source=arena and a share from 0 to 1, "
+           "such as (('archivist-medium', 0.4),)")
+  if not all(map(_is_group, config.pool.groups)):
+    refuse("pool.groups", "must be pairs of a group and its workers, such as "
+           "(('open', ('gemma-3-27b', 'qwen3-32b')),)")
   budget = config.pool.budget
   if config.pool.journal.path and (
       budget.dollars or budget.tokens or budget.calls or budget.workers):
@@ -190,6 +207,37 @@ def _check_tasks(config: ConfigDict, refuse: Callable[[str, str], None]) -> None
     refuse("tasks.files", "the simulated frontier models know the files of the usual names only")
 
 
+def _check_workflow(config: ConfigDict, refuse: Callable[[str, str], None]) -> None:
+  workflow = config.workflow
+  if workflow.few_shot > 5:
+    refuse("workflow.few_shot", "must be 5 at most")
+  if workflow.few_shot and (workflow.few_shot_source == "file") != bool(workflow.few_shot_file):
+    refuse("workflow.few_shot_file",
+           "names the file of --config.workflow.few_shot_source=file, and is empty otherwise")
+  for name in PlanFormat().names:
+    if name in workflow.prefill:
+      refuse("workflow.prefill", f"must not begin the plan, and holds {name}")
+
+
+def _check_recursion(config: ConfigDict, refuse: Callable[[str, str], None]) -> None:
+  grpo, recursion = config.grpo, config.grpo.recursion
+  if not 0 <= recursion.share <= 1:
+    refuse("grpo.recursion.share", "must be from 0 to 1")
+  if not 0 <= recursion.discount <= 1:
+    refuse("grpo.recursion.discount", "must be from 0 to 1")
+  if not recursion.share:
+    return
+  if config.workflow.max_rounds < 2:
+    refuse("grpo.recursion.share", "trains a second round, and "
+           f"--config.workflow.max_rounds={config.workflow.max_rounds} has none: set it to 2")
+  if recursion.share * grpo.prompts % 1:
+    refuse("grpo.recursion.share", f"must be a whole number of grpo.prompts={grpo.prompts}")
+  parts = config.mesh.data * config.mesh.fsdp * recursion.micro_batches
+  if grpo.group_size % parts:
+    refuse("grpo.group_size", "rows of the second round cannot be spread evenly: must be a "
+           f"multiple of mesh.data × mesh.fsdp × grpo.recursion.micro_batches = {parts}")
+
+
 def _check_grpo(config: ConfigDict, refuse: Callable[[str, str], None]) -> None:
   grpo = config.grpo
   if grpo.group_size < 2:
@@ -247,6 +295,17 @@ def _is_worker(pair: Any) -> bool:
   # From the command line and from a run's config.json it may come as a list.
   return (isinstance(pair, (tuple, list)) and list(map(type, pair)) in ([str, float], [str, int])
           and pair[1] >= 0)
+
+
+def _is_noise(pair: Any) -> bool:
+  return (isinstance(pair, (tuple, list)) and len(pair) == 2
+          and pair[0] in {specialist.name for specialist in SPECIALISTS}
+          and type(pair[1]) in (int, float) and 0 <= pair[1] <= 1)
+
+
+def _is_group(pair: Any) -> bool:
+  return (isinstance(pair, (tuple, list)) and len(pair) == 2 and isinstance(pair[0], str)
+          and isinstance(pair[1], (tuple, list)) and all(type(name) is str for name in pair[1]))
 
 
 def _is_limit(triple: Any) -> bool:

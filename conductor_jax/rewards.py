@@ -1,25 +1,52 @@
 """From what happened to a number, and what is not the policy's fault."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from conductor_jax.tasks.task import Grade
 from conductor_jax.workflows.transcript import Transcript
 from conductor_jax.workflows.workflow import ParsedPlan, ParseFailure
 
+FirstReward = Literal["discounted", "own", "final"]
+
 
 @dataclass(frozen=True)
 class RewardValues:
-  """The rewards of RL Conductor (arXiv 2512.04388).
+  """The rewards of RL Conductor (arXiv 2512.04388), and what a plan's effort takes from them.
 
   Attributes:
     unparsed: of a completion that is not a valid plan.
     wrong: of a plan whose answer is wrong, or that brings none.
     right: of a plan whose answer is right.
+    per_dollar: taken for each dollar that the workers are paid.
+    per_thousand_tokens: taken for each thousand tokens that they read and write.
+    per_second: taken for each second that they take, see `longest_way`.
   """
 
   unparsed: float = 0.0
   wrong: float = 0.5
   right: float = 1.0
+  per_dollar: float = 0.0
+  per_thousand_tokens: float = 0.0
+  per_second: float = 0.0
+
+
+@dataclass(frozen=True)
+class Reward:
+  """A reward and what it is made of.
+
+  Attributes:
+    total: the sum, but no less than that of an unparsed plan: effort never makes a plan that runs
+      worse than none.
+    outcome: for the answer.
+    cost, tokens, latency: for the effort, 0 or below.
+  """
+
+  total: float
+  outcome: float
+  cost: float = 0.0
+  tokens: float = 0.0
+  latency: float = 0.0
 
 
 def reward(
@@ -27,7 +54,7 @@ def reward(
     transcript: Transcript | None,
     grade: Grade | None,
     values: RewardValues,
-) -> float | None:
+) -> Reward | None:
   """The reward of one rollout.
 
       the plan did not parse; no worker was called               values.unparsed
@@ -54,13 +81,40 @@ def reward(
     ValueError: a parsed plan without its transcript.
   """
   if isinstance(plan, ParseFailure):
-    return values.unparsed
+    return Reward(values.unparsed, values.unparsed)
   if transcript is None:
     raise ValueError("a plan that parsed has no reward before it ran: got no transcript")
-  if transcript.unavailable:
+  if transcript.unavailable or (transcript.answer is not None and grade is None):
     return None
-  if transcript.answer is None:
-    return values.wrong
-  if grade is None:
+  right = grade is not None and grade.correct and transcript.answer is not None
+  outcome = values.right if right else values.wrong
+  usage = transcript.usage
+  parts = dict(
+      cost=0.0 - values.per_dollar * usage.cost,
+      tokens=0.0 - values.per_thousand_tokens * usage.tokens / 1000,
+      latency=0.0 - values.per_second * transcript.seconds)
+  return Reward(max(outcome + sum(parts.values()), values.unparsed), outcome, **parts)
+
+
+def first_round_reward(
+    own: float, later: float | None, discount: float, kind: FirstReward) -> float | None:
+  """What a first round is trained on that a second one has followed.
+
+      "discounted"   (1 − discount) own + discount later
+      "own"          what its own answer is worth
+      "final"        what the second round made of it
+
+  Args:
+    own: the first round's reward.
+    later: that of the second one, None where it is rejected.
+    discount: weight of the later one.
+    kind: which of the three.
+
+  Returns:
+    None: rejected, where a later reward is needed and there is none.
+  """
+  if kind == "own":
+    return own
+  if later is None:
     return None
-  return values.right if grade.correct else values.wrong
+  return later if kind == "final" else (1 - discount) * own + discount * later

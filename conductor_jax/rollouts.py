@@ -2,26 +2,22 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from conductor_jax.rewards import RewardValues, reward
+from conductor_jax.gather import gather_all
+from conductor_jax.rewards import FirstReward, Reward, RewardValues, first_round_reward, reward
 from conductor_jax.sampling.sampler import Completion, Sampler
 from conductor_jax.tasks.graders import Graders
 from conductor_jax.tasks.task import Grade, Task
+from conductor_jax.workers.call import Usage
+from conductor_jax.workers.offer import Offer
 from conductor_jax.workflows.executor import Executor
-from conductor_jax.workflows.grading import run_and_grade
-from conductor_jax.workflows.lists import Access, parse_lists
-from conductor_jax.workflows.plan_metrics import (
-    access_density,
-    mean,
-    steps_per_plan,
-    worker_entropy_bits,
-    worker_shares,
-)
-from conductor_jax.workflows.prompts import conductor_prompt
+from conductor_jax.workflows.grading import PlannedRun, run_and_grade
+from conductor_jax.workflows.lists import parse_lists
+from conductor_jax.workflows.prompts import PromptTemplate
 from conductor_jax.workflows.transcript import Transcript, refuse_over_budget
 from conductor_jax.workflows.workflow import ParsedPlan, ParseFailure, Workflow
 
@@ -30,23 +26,45 @@ _REFERENCE_CHARACTERS = 1000
 
 
 @dataclass(frozen=True)
-class Rollout:
-  """One sampled plan and what came of it. A group is all rollouts of one prompt.
+class Turn:
+  """What the conductor is asked.
 
   Attributes:
     task: the question.
+    offer: which workers its plan may use.
+    before: the round before this one, None in the first.
+  """
+
+  task: Task
+  offer: Offer
+  before: "Rollout | None" = None
+
+  @property
+  def previous(self) -> str | None:
+    """The answer of the round before, "" where it brought none; None in the first round."""
+    return None if self.before is None else self.before.transcript.answer or ""
+
+
+@dataclass(frozen=True)
+class Rollout:
+  """One sampled plan and what came of it. A group is all rollouts of one question and round.
+
+  Attributes:
+    turn: what was asked.
     prompt_tokens: int32[prompt], what the policy read.
     completion_tokens: int32[tokens], what it wrote, the end-of-sequence token included.
     sampler_logprobs: float32[tokens], at the sampling temperature.
     weight_versions: int32[tokens], which weights wrote each token.
-    text: the completion as text, without the end-of-sequence token.
-    plan: the text, parsed.
+    text: the completion as text, without the prefill and the end-of-sequence token.
+    plan: the text, parsed; workers are ids in the pool.
     transcript: the run, None where the plan did not parse.
     grade: the verdict on the answer, None where there is none.
-    reward: None for a rejected rollout, which is masked out and counted.
+    parts: the reward of this round alone and what it is made of, None for a rejected rollout.
+    reward: what is trained on, which a later round may have a part in; None for a rejected rollout,
+      which is masked out and counted.
   """
 
-  task: Task
+  turn: Turn
   prompt_tokens: np.ndarray
   completion_tokens: np.ndarray
   sampler_logprobs: np.ndarray
@@ -55,26 +73,36 @@ class Rollout:
   plan: ParsedPlan | ParseFailure
   transcript: Transcript | None
   grade: Grade | None
+  parts: Reward | None
   reward: float | None
+
+  @property
+  def task(self) -> Task:
+    return self.turn.task
 
   @property
   def right(self) -> bool:
     """Whether the answer counts and is right."""
-    return self.reward is not None and self.grade is not None and self.grade.correct
+    return self.parts is not None and self.grade is not None and self.grade.correct
+
+  @property
+  def workflow(self) -> Workflow | None:
+    """The plan, None where it did not parse."""
+    return self.plan.workflow if isinstance(self.plan, ParsedPlan) else None
 
   def to_json(self) -> dict[str, Any]:
     """The rollout as JSON types, for a person or an audit; task metadata is left out."""
-    if isinstance(self.plan, ParsedPlan):
-      plan = [{"worker": step.worker, "subtask": step.subtask, "sees": list(step.sees)}
-              for step in self.plan.workflow.steps]
-    else:
-      plan = self.plan.reason
+    plan = (self.plan.reason if self.workflow is None
+            else [asdict(step) for step in self.workflow.steps])
     return {
         "task": {"id": self.task.id, "question": self.task.question, "kind": self.task.kind,
                  "reference": self.task.reference[:_REFERENCE_CHARACTERS]},
+        "offered": list(self.turn.offer.workers),
+        "previous_answer": self.turn.previous,
         "completion": self.text,
         "answer": self.transcript.answer if self.transcript else None,
         "reward": self.reward,
+        "reward_parts": None if self.parts is None else asdict(self.parts),
         "calls": [
             {"worker": call.worker, "response": call.response, "outcome": call.outcome,
              "reasoning": call.reasoning, "attempts": call.attempts,
@@ -90,81 +118,132 @@ class Rollout:
 
 @dataclass(frozen=True)
 class RolloutGroup:
-  """All rollouts of one prompt.
+  """All rollouts of one question.
 
   Attributes:
-    rollouts: in the order of their seeds.
-    seconds_sampling: how long the policy took to write them, waiting for its turn included.
-    seconds_executing: how long the workers and the graders took.
+    rounds: the rollouts of each round, in the order of their seeds. Those of a second one are
+      fewer: a first plan that did not parse, or that was rejected, has none.
+    seconds_sampling: how long the policy took to write those of the first round, waiting for its
+      turn included.
+    seconds_executing: how long the rest took.
   """
 
-  rollouts: list[Rollout]
+  rounds: list[list[Rollout]]
   seconds_sampling: float
   seconds_executing: float
 
   @property
   def oldest_version(self) -> int:
     """Of the weights that wrote any of the tokens."""
-    return min(int(rollout.weight_versions.min()) for rollout in self.rollouts)
+    return min(int(rollout.weight_versions.min()) for each in self.rounds for rollout in each)
+
+
+@dataclass(frozen=True)
+class Recursion:
+  """How a first round is rewarded that a second one follows.
+
+  The discount is the one of RL Conductor (arXiv 2512.04388); see `first_round_reward`.
+  """
+
+  discount: float = 0.25
+  first_reward: FirstReward = "discounted"
 
 
 class Conductor:
   """A policy with everything that turns its completions into rewards."""
 
   def __init__(
-      self, *, sampler: Sampler, tokenizer, executor: Executor, graders: Graders,
-      reward_values: RewardValues, max_steps: int, access: Access, temperature: float
+      self, *, sampler: Sampler, tokenizer, template: PromptTemplate, executor: Executor,
+      graders: Graders, reward_values: RewardValues, temperature: float, max_prompt: int,
+      recursion: Recursion = Recursion()
   ):
     """Args:
       sampler: holds the weights.
       tokenizer: a transformers tokenizer with a chat template.
-      executor: runs the plans; all workers of its pool are on offer.
+      template: what is asked, and in which format plans are written.
+      executor: runs the plans.
       graders: judge the answers.
       reward_values: what each outcome is worth.
-      max_steps: the most steps a plan may have.
-      access: which access lists the policy may write.
       temperature: of `sample`, where the call names none.
+      max_prompt: tokens that the policy reads at most. Previous answers are shortened to it.
+      recursion: of `roll_out` with a second round.
     """
     self._sampler = sampler
     self._tokenizer = tokenizer
+    self._template = template
     self._executor = executor
     self._graders = graders
     self._reward_values = reward_values
-    self._max_steps = max_steps
-    self._access = access
     self._temperature = temperature
+    self._max_prompt = max_prompt
+    self._recursion = recursion
 
-  async def roll_out(self, task: Task, seeds: np.ndarray) -> RolloutGroup:
+  async def roll_out(
+      self, task: Task, seeds: np.ndarray, offer: Offer, *, recursive: bool = False
+  ) -> RolloutGroup:
     """A group: samples and executes, see there.
+
+    Args:
+      task: the question.
+      seeds: uint32[samples], one per rollout.
+      offer: which workers may be used.
+      recursive: whether every plan that ran is followed by a second round.
 
     Raises:
       OutOfBudget: the workers cannot be paid.
     """
     began = time.perf_counter()
-    completions = await self.sample(task, seeds)
+    turn = Turn(task, offer)
+    completions = await self.sample(turn, seeds)
     sampled = time.perf_counter()
-    rollouts = await self.execute(task, completions, seeds)
-    refuse_over_budget(rollout.transcript for rollout in rollouts)
-    return RolloutGroup(rollouts, sampled - began, time.perf_counter() - sampled)
+    rounds = [await self.execute(turn, completions, seeds)]
+    refuse_over_budget(rollout.transcript for rollout in rounds[0])
+    if recursive:
+      rounds = await self._go_on(rounds[0], seeds)
+      refuse_over_budget(rollout.transcript for rollout in rounds[1])
+    return RolloutGroup(rounds, sampled - began, time.perf_counter() - sampled)
+
+  async def _go_on(self, first: list[Rollout], seeds: np.ndarray) -> list[list[Rollout]]:
+    """Both rounds, with the rewards of the first as the second one makes them."""
+    going = [i for i, rollout in enumerate(first)
+             if rollout.workflow is not None and rollout.reward is not None]
+
+    async def second(i: int) -> Rollout:
+      rollout, = await self.write_and_run(
+          Turn(first[i].task, first[i].turn.offer, first[i]), later_seed(seeds[i:i + 1]))
+      return rollout
+
+    later = dict(zip(going, await gather_all(second(i) for i in going), strict=True))
+    rewarded = [
+        rollout if i not in later else replace(rollout, reward=first_round_reward(
+            rollout.reward, later[i].reward, self._recursion.discount,
+            self._recursion.first_reward))
+        for i, rollout in enumerate(first)]
+    return [rewarded, list(later.values())]
+
+  async def write_and_run(
+      self, turn: Turn, seeds: np.ndarray, temperature: float | None = None) -> list[Rollout]:
+    """Samples and executes; arguments as there."""
+    return await self.execute(turn, await self.sample(turn, seeds, temperature), seeds)
 
   async def sample(
-      self, task: Task, seeds: np.ndarray, temperature: float | None = None) -> list[Completion]:
+      self, turn: Turn, seeds: np.ndarray, temperature: float | None = None) -> list[Completion]:
     """Writes one completion per seed.
 
     Args:
-      task: the question.
+      turn: what is asked.
       seeds: uint32[samples]. A seed fixes its completion.
       temperature: in place of the conductor's own; 0 is greedy.
     """
     return await self._sampler.sample(
-        self.prompt(task), seeds, self._temperature if temperature is None else temperature)
+        self.prompt(turn), seeds, self._temperature if temperature is None else temperature)
 
   async def execute(
-      self, task: Task, completions: Sequence[Completion], seeds: np.ndarray) -> list[Rollout]:
+      self, turn: Turn, completions: Sequence[Completion], seeds: np.ndarray) -> list[Rollout]:
     """Parses and runs the completions, all at once, and grades their answers.
 
     Args:
-      task: the question.
+      turn: what was asked.
       completions: from `sample`.
       seeds: uint32[samples], those of `sample`. The seed of a run is derived from its own one
         alone, so a rollout does not depend on what else runs, or in which order.
@@ -172,28 +251,39 @@ class Conductor:
     Returns:
       One rollout per completion, in order.
     """
-    prompt = np.asarray(self.prompt(task), np.int32)
+    prompt = np.asarray(self.prompt(turn), np.int32)
     texts = [self._text(completion) for completion in completions]
-    plans = [self._parse(text) for text in texts]
-    parsed = [i for i, plan in enumerate(plans) if isinstance(plan, ParsedPlan)]
-    results = dict(zip(parsed, await run_and_grade(self._executor, self._graders, [
-        (task, plans[i].workflow, _execution_seed(seeds[i])) for i in parsed]), strict=True))
+    plans = [self._parse(turn, text) for text in texts]
+    results: dict[int, tuple[Transcript, Grade | None]] = {}
+    running = []
+    for i, plan in enumerate(plans):
+      if isinstance(plan, ParsedPlan):
+        if plan.workflow.steps:
+          running.append(i)
+        else:  # the answer that there is stays
+          before = turn.before
+          results[i] = (
+              Transcript(plan.workflow, (), before.transcript.answer, Usage()), before.grade)
+    results |= zip(running, await run_and_grade(self._executor, self._graders, [
+        PlannedRun(turn.task, plans[i].workflow, _execution_seed(seeds[i]), _last_step(turn.before))
+        for i in running]), strict=True)
 
     def rollout(i: int, completion: Completion) -> Rollout:
       transcript, grade = results.get(i, (None, None))
+      parts = reward(plans[i], transcript, grade, self._reward_values)
       return Rollout(
-          task=task, prompt_tokens=prompt, completion_tokens=completion.tokens,
+          turn=turn, prompt_tokens=prompt, completion_tokens=completion.tokens,
           sampler_logprobs=completion.logprobs, weight_versions=completion.weight_versions,
-          text=texts[i], plan=plans[i], transcript=transcript, grade=grade,
-          reward=reward(plans[i], transcript, grade, self._reward_values))
+          text=texts[i], plan=plans[i], transcript=transcript, grade=grade, parts=parts,
+          reward=None if parts is None else parts.total)
 
     return [rollout(i, completion) for i, completion in enumerate(completions)]
 
-  def prompt(self, task: Task) -> list[int]:
+  def prompt(self, turn: Turn) -> list[int]:
     """What the policy reads, in tokens."""
-    return conductor_prompt(
-        self._tokenizer, task.question, workers=len(self._executor.pool),
-        max_steps=self._max_steps, access=self._access)
+    return self._template.tokens(
+        self._tokenizer, turn.task.question, turn.offer.numbers, previous=turn.previous,
+        limit=self._max_prompt)
 
   def _text(self, completion: Completion) -> str:
     tokens = completion.tokens.tolist()
@@ -201,9 +291,25 @@ class Conductor:
       tokens = tokens[:-1]
     return self._tokenizer.decode(tokens, skip_special_tokens=True)
 
-  def _parse(self, text: str) -> ParsedPlan | ParseFailure:
-    return parse_lists(
-        text, workers=len(self._executor.pool), max_steps=self._max_steps, access=self._access)
+  def _parse(self, turn: Turn, text: str) -> ParsedPlan | ParseFailure:
+    prefill = self._template.prefill
+    plan = parse_lists(
+        prefill + text, self._template.format, workers=turn.offer.numbers,
+        previous=turn.before is not None)
+    if isinstance(plan, ParseFailure):
+      return replace(plan, position=max(plan.position - len(prefill), 0))
+    steps = tuple(replace(step, worker=turn.offer.worker(step.worker))
+                  for step in plan.workflow.steps)
+    spans = {key: (start - len(prefill), end - len(prefill))
+             for key, (start, end) in plan.spans.items()}
+    return ParsedPlan(Workflow(steps), spans)
+
+
+def _last_step(before: Rollout | None) -> tuple[str, str] | None:
+  """Subtask and answer of the last step of a round."""
+  if before is None:
+    return None
+  return before.workflow.steps[-1].subtask, before.transcript.answer or ""
 
 
 def _execution_seed(seed: int) -> int:
@@ -211,74 +317,7 @@ def _execution_seed(seed: int) -> int:
   return int(np.random.SeedSequence([int(seed), 1]).generate_state(1)[0])
 
 
-def rollout_metrics(
-    groups: Sequence[Sequence[Rollout]], worker_names: Sequence[str]
-) -> dict[str, float]:
-  """What a training iteration reports about its rollouts.
-
-  Accepted rollouts are those with a reward; parsed ones are those whose plan parsed, rejected
-  ones included. A mean over nothing is left out.
-
-      reward, reward_std       mean and standard deviation, over accepted
-      accuracy[/kind]          right / accepted, an unparsed plan counts as wrong
-      parse_rate               parsed / all
-      correct_given_parsed     right / (accepted and parsed)
-      steps_per_plan           over parsed
-      worker_entropy_bits      of the worker ids of all steps, over parsed
-      access_density           share of steps after the first with an open access list, over parsed
-      zero_variance_groups     share of groups whose accepted rewards do not differ, and so teach
-                               nothing; those with fewer than two accepted included
-      rejected                 rejected / all
-      completion_tokens        mean length of what the policy wrote, over all
-      worker_tokens, cost      tokens (read and written) and dollars of the workers, mean over all
-      possible_cost            dollars that failed requests may have cost on top, likewise
-      attempts_per_call        requests per call that was made
-      shared_calls             share of the calls whose answer another rollout of the group got
-      share/kind/worker        share of the steps of that kind's plans given to that worker
-
-  Args:
-    groups: all rollouts of an iteration.
-    worker_names: the name of each worker id.
-  """
-  rollouts = [rollout for group in groups for rollout in group]
-  accepted = [rollout for rollout in rollouts if rollout.reward is not None]
-  rewards = [rollout.reward for rollout in accepted]
-  workflows = _workflows(rollouts)
-  transcripts = [rollout.transcript for rollout in rollouts if rollout.transcript is not None]
-  usages = [transcript.usage for transcript in transcripts]
-  calls = [call for transcript in transcripts for call in transcript.calls]
-  metrics = {
-      "reward": mean(rewards),
-      "reward_std": float(np.std(rewards)) if rewards else None,
-      "accuracy": mean(rollout.right for rollout in accepted),
-      "parse_rate": mean(isinstance(rollout.plan, ParsedPlan) for rollout in rollouts),
-      "correct_given_parsed": mean(
-          rollout.right for rollout in accepted if isinstance(rollout.plan, ParsedPlan)),
-      "steps_per_plan": steps_per_plan(workflows),
-      "worker_entropy_bits": worker_entropy_bits(workflows),
-      "access_density": access_density(workflows),
-      "zero_variance_groups": mean(
-          len({rollout.reward for rollout in group} - {None}) < 2 for group in groups),
-      "rejected": mean(rollout.reward is None for rollout in rollouts),
-      "completion_tokens": mean(len(rollout.completion_tokens) for rollout in rollouts),
-      "worker_tokens": sum(usage.tokens for usage in usages) / len(rollouts) if rollouts else None,
-      "cost": sum(usage.cost for usage in usages) / len(rollouts) if rollouts else None,
-      "possible_cost": (
-          sum(usage.possible_cost for usage in usages) / len(rollouts) if rollouts else None),
-      "attempts_per_call": mean(call.attempts for call in calls if call.attempts),
-      "shared_calls": mean(call.source == "group" for call in calls),
-  }
-  for kind in sorted({rollout.task.kind for rollout in rollouts}):
-    metrics[f"accuracy/{kind}"] = mean(
-        rollout.right for rollout in accepted if rollout.task.kind == kind)
-    shares = worker_shares(
-        _workflows([rollout for rollout in rollouts if rollout.task.kind == kind]),
-        len(worker_names))
-    if shares is not None:
-      for name, share in zip(worker_names, shares, strict=True):
-        metrics[f"share/{kind}/{name}"] = share
-  return {name: value for name, value in metrics.items() if value is not None}
-
-
-def _workflows(rollouts: Sequence[Rollout]) -> list[Workflow]:
-  return [rollout.plan.workflow for rollout in rollouts if isinstance(rollout.plan, ParsedPlan)]
+def later_seed(seeds: np.ndarray) -> np.ndarray:
+  """The seeds of the next round, uint32, each from its own one alone."""
+  return np.array([np.random.SeedSequence([int(seed), 2]).generate_state(1)[0]
+                   for seed in seeds], np.uint32)

@@ -21,6 +21,8 @@ def get_config():
       hidden_size=192, intermediate_size=768, num_layers=2, num_heads=6, num_kv_heads=2,
       head_dim=32, max_positions=256, rope_theta=10_000.0, tied=False, compute_dtype="float32",
       remat="none", logprob_chunk=4096))
+  # So small a model learns nothing from examples in its prompt, and pays for every token.
+  config.workflow.update(dict(few_shot=0, prefill=""))
   config.rollout.update(dict(max_prompt_tokens=96, max_completion_tokens=40))
   config.grpo.update(dict(
       iterations=140, prompts=16, group_size=16, kl_coefficient=0.3, kl_final_fraction=0.5,

@@ -37,7 +37,7 @@ def get_config():
   config.pool.update(dict(source="vllm", request_timeout=600.0))
   config.pool.vllm.update(dict(
       weights=weights, max_tokens=128, arguments=_SERVER, workers=(("calm", 0.2), ("wild", 1.2))))
-  config.workflow.max_steps = 3
+  config.workflow.update(dict(max_steps=3, few_shot=0))
   config.rollout.update(dict(
       sampler="vllm", max_prompt_tokens=384, max_completion_tokens=96))
   config.rollout.vllm.arguments = _SERVER

@@ -19,6 +19,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from absl import flags
 from ml_collections import ConfigDict
 from rich import box
@@ -58,19 +59,27 @@ def step_shape(config: ConfigDict, policy: Policy) -> StepShape:
       reference=grpo.kl_coefficient > 0)
 
 
-def lower_step(config: ConfigDict, policy: Policy, shape: StepShape) -> jax.stages.Lowered:
-  """Lowers the config's GRPO step for arguments that are shapes: nothing is allocated."""
+def lower_step(
+    config: ConfigDict, policy: Policy, shape: StepShape) -> list[jax.stages.Lowered]:
+  """Lowers the programs of the config's GRPO step for shapes: nothing is allocated."""
   step, state = grpo_step(
       config, policy, policy.trained if shape.reference else None, compile_only=True)
-  prompts = (shape.rows, shape.prompt)
-  completions = (shape.rows, shape.samples, shape.completion)
-  return step.lower(state, GroupedBatch(
+  batches = [_batch(shape.rows, shape.samples, shape)]
+  if later := round(config.grpo.recursion.share * config.grpo.prompts):
+    batches.append(_batch(later * config.grpo.group_size, 1, shape))
+  return step.lower(state, *batches)
+
+
+def _batch(rows: int, samples: int, shape: StepShape) -> GroupedBatch:
+  """A batch in shapes, every length at its limit."""
+  prompts, completions = (rows, shape.prompt), (rows, samples, shape.completion)
+  return GroupedBatch(
       prompt_tokens=jax.ShapeDtypeStruct(prompts, jnp.int32),
       prompt_mask=jax.ShapeDtypeStruct(prompts, bool),
       completion_tokens=jax.ShapeDtypeStruct(completions, jnp.int32),
       completion_mask=jax.ShapeDtypeStruct(completions, bool),
       advantages=jax.ShapeDtypeStruct(completions, jnp.float32),
-      sampler_logprobs=jax.ShapeDtypeStruct(completions, jnp.float32)))
+      sampler_logprobs=jax.ShapeDtypeStruct(completions, jnp.float32))
 
 
 def compile_memory(lowered: jax.stages.Lowered) -> dict[str, int | None]:
@@ -103,7 +112,8 @@ def measure(config: ConfigDict, topology: Topology) -> dict[str, Any]:
   policy = abstract_policy(config, open_mesh(config, topology.devices))
   shape = step_shape(config, policy)
   began = time.perf_counter()
-  memory = compile_memory(lower_step(config, policy, shape))
+  memory = max((compile_memory(lowered) for lowered in lower_step(config, policy, shape)),
+               key=lambda memory: np.inf if memory["peak"] is None else memory["peak"])
   seconds = time.perf_counter() - began
   bound = roofline(shape, topology.accelerator, **config.mesh)
   peak = memory["peak"]

@@ -1,4 +1,4 @@
-"""Builds what the programs share from a config: tasks, prompts, and workers."""
+"""Builds what the programs share from a config: tasks and workers."""
 
 import contextlib
 import sys
@@ -6,16 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from ml_collections import ConfigDict
-from transformers import PreTrainedTokenizerBase
 
 from conductor_jax.arena.frontier import frontier_pool
-from conductor_jax.arena.plans import example_plan, plain_plan
 from conductor_jax.arena.server_process import ServerProcess
 from conductor_jax.arena.specialists import arena_pool
-from conductor_jax.arena.tokenizer import train_tokenizer
 from conductor_jax.arena.world import World, stable_hash
 from conductor_jax.errors import UserError
 from conductor_jax.tasks.configured import configured_tasks
@@ -26,14 +22,11 @@ from conductor_jax.tasks.task import Task
 from conductor_jax.workers.budget import Allowance, Budget, allowances
 from conductor_jax.workers.client import PoolClient
 from conductor_jax.workers.journal import Journal
+from conductor_jax.workers.offer import OfferLaw
 from conductor_jax.workers.pool import Pool
 from conductor_jax.workers.pools import listed_pool, open_pool, paper_pool
 from conductor_jax.workflows.executor import Executor
-from conductor_jax.workflows.prompts import conductor_messages, conductor_prompt
 from experiments.vllm_workers import vllm_workers
-
-# Tasks whose chats the arena's tokenizer is trained on.
-_TOKENIZER_TASKS = 2400
 
 
 class Splits(NamedTuple):
@@ -70,66 +63,6 @@ def _generate(world: World, split: str, key: str, count: int) -> list[Task]:
     return world.tasks(split, count)
   except ValueError as fault:
     raise UserError(f"--config.{key}={count}: {fault}") from fault
-
-
-class Chat:
-  """Turns tasks into prompts, and into example completions for the warm start."""
-
-  def __init__(
-      self, config: ConfigDict, splits: Splits, workers: int,
-      tokenizer: PreTrainedTokenizerBase | None):
-    """
-    Args:
-      config: the options.
-      splits: the tasks.
-      workers: how many are offered.
-      tokenizer: that of the model's weights; None trains one on chats of the training tasks.
-    """
-    self._config, self._workers = config, workers
-    self._offer = dict(
-        workers=workers, max_steps=config.workflow.max_steps, access=config.workflow.access)
-    self.tokenizer = self._trained(splits) if tokenizer is None else tokenizer
-
-  def _trained(self, splits: Splits) -> PreTrainedTokenizerBase:
-    config = self._config
-    generator = np.random.default_rng([config.seed, stable_hash("tokenizer")])
-    texts = []
-    for task in splits.train[:_TOKENIZER_TASKS]:
-      messages = conductor_messages(task.question, **self._offer)
-      texts += [message["content"] for message in messages]
-      texts.append(self.example(task, generator))
-    return train_tokenizer(texts, config.tokenizer.vocab_size)
-
-  def prompt(self, task: Task) -> list[int]:
-    return conductor_prompt(self.tokenizer, task.question, **self._offer)
-
-  def example(self, task: Task, generator: np.random.Generator) -> str:
-    """Draws an example completion."""
-    draw = example_plan if self._config.tasks.source == "arena" else plain_plan
-    return draw(task, self._workers, generator)[0]
-
-  def example_tokens(self, task: Task, generator: np.random.Generator) -> np.ndarray:
-    """Draws an example completion with its end-of-sequence token, int32[tokens]."""
-    tokens = self.tokenizer.encode(self.example(task, generator))
-    return np.array([*tokens, self.tokenizer.eos_token_id], np.int32)
-
-  def fitting(self, splits: Splits) -> tuple[Splits, int]:
-    """Leaves out tasks whose prompt is too long; returns the rest and how many were left out.
-
-    Raises:
-      UserError: nothing is left of a split.
-    """
-    limit = self._config.rollout.max_prompt_tokens
-
-    def fitting(tasks: list[Task]) -> list[Task]:
-      return [task for task in tasks if len(self.prompt(task)) <= limit]
-
-    kept = splits._replace(train=fitting(splits.train), heldout=fitting(splits.heldout))
-    if not (kept.train and kept.heldout):
-      raise UserError(
-          f"--config.rollout.max_prompt_tokens={limit}: every prompt is longer; raise it")
-    return kept, (len(splits.train) + len(splits.heldout)
-                  - len(kept.train) - len(kept.heldout))
 
 
 def make_graders(config: ConfigDict) -> Graders:
@@ -201,6 +134,31 @@ def worker_names(config: ConfigDict) -> list[str]:
   return [worker.name for worker in pools[config.pool.source]().workers]
 
 
+class Offers(NamedTuple):
+  """Which workers training questions and held-out ones are offered."""
+
+  training: OfferLaw
+  heldout: OfferLaw
+
+
+def make_offers(config: ConfigDict) -> Offers:
+  """The configured laws.
+
+  Raises:
+    UserError: one cannot be kept with the configured workers.
+  """
+  names, groups = worker_names(config), {name: list(group) for name, group in config.pool.groups}
+
+  def law(key: str, text: str) -> OfferLaw:
+    try:
+      return OfferLaw(text, names, groups, renumber=config.pool.renumber)
+    except UserError as fault:
+      raise UserError(f"--config.{key}: {fault}") from fault
+
+  return Offers(law("pool.offer", config.pool.offer),
+                law("evaluation.offer", config.evaluation.offer))
+
+
 def _running_pools(config: ConfigDict) -> dict[str, Callable[[], Pool]]:
   """Pools whose workers run already, by their source."""
   return {"paper": paper_pool, "open": lambda: open_pool(config.pool.open.urls),
@@ -221,7 +179,8 @@ def _open_pool(
       yield pool
     return
   if source == "arena":
-    factory, arguments = "conductor_jax.arena.specialists:answerers", {"seed": config.seed}
+    factory = "conductor_jax.arena.specialists:answerers"
+    arguments = {"seed": config.seed, "noise": [list(pair) for pair in config.pool.noise]}
   else:
     factory = "conductor_jax.arena.frontier:answerers"
     arguments = {"path": config.tasks.path, "benchmarks": list(config.tasks.benchmarks),

@@ -9,7 +9,7 @@ import numpy as np
 from conductor_jax.models.lora import split_adapters
 from conductor_jax.models.peft import merge_lora
 from conductor_jax.rewards import RewardValues
-from conductor_jax.rollouts import Conductor
+from conductor_jax.rollouts import Conductor, Recursion
 from conductor_jax.sampling.cpu_share import cpu_share
 from conductor_jax.sampling.jax_sampler import JaxSampler
 from conductor_jax.sampling.probe import make_probe
@@ -17,6 +17,7 @@ from conductor_jax.sampling.sampler import Sampler
 from conductor_jax.sampling.vllm_sampler import VllmSampler
 from conductor_jax.sampling.vllm_server import VllmServer
 from conductor_jax.sampling.weight_folder import WeightFolder
+from conductor_jax.strategies.conductor import ConductorStrategy
 from conductor_jax.tasks.graders import Graders
 from conductor_jax.training.sharding import placement
 from experiments.policy import Policy
@@ -75,9 +76,19 @@ def _vllm_sampler(run: Run, policy: Policy) -> VllmSampler:
 
 
 def make_conductor(run: Run, sampler: Sampler, graders: Graders) -> Conductor:
-  """The conductor of a run, with all workers of its pool on offer."""
-  config = run.config
+  """The conductor of a run."""
+  config, recursion = run.config, run.config.grpo.recursion
   return Conductor(
-      sampler=sampler, tokenizer=run.chat.tokenizer, executor=run.executor, graders=graders,
-      reward_values=RewardValues(**config.reward), max_steps=config.workflow.max_steps,
-      access=config.workflow.access, temperature=config.rollout.temperature)
+      sampler=sampler, tokenizer=run.chat.tokenizer, template=run.chat.template,
+      executor=run.executor, graders=graders, reward_values=RewardValues(**config.reward),
+      temperature=config.rollout.temperature, max_prompt=config.rollout.max_prompt_tokens,
+      recursion=Recursion(recursion.discount, recursion.first_reward))
+
+
+def conductor_strategy(run: Run, conductor: Conductor, variant: str = "") -> ConductorStrategy:
+  """The conductor as it answers held-out questions; `variant` says which policy it is."""
+  config = run.config
+  return ConductorStrategy(
+      conductor, run.offers.heldout, temperature=config.evaluation.temperature,
+      max_prompt=config.rollout.max_prompt_tokens, max_rounds=config.workflow.max_rounds,
+      max_dollars=config.workflow.max_dollars, variant=variant)

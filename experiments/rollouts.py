@@ -9,18 +9,19 @@ from ml_collections import ConfigDict
 
 from conductor_jax.errors import OutOfBudget, UserError
 from conductor_jax.reporting.metrics import RolloutLog
-from conductor_jax.rollouts import Conductor, Rollout, RolloutGroup, rollout_metrics
+from conductor_jax.rollout_metrics import rollout_metrics
+from conductor_jax.rollouts import Conductor, Rollout, RolloutGroup
 from conductor_jax.sampling.sampler import Sampler
 from conductor_jax.tasks.pipeline import task_order
 from conductor_jax.training.advantages import drop_zero_variance, group_advantages
-from conductor_jax.training.batch import Group, GroupedBatch, pack, padding_share
+from conductor_jax.training.batch import Batches, Group, pack, padding_share
 from conductor_jax.training.logprobs import Params
 from conductor_jax.training.pipeline import Pipeline
 from experiments.policy import Policy
 from experiments.run import Run
 
-# Keeps the seeds of rollouts apart from those of everything else.
-_ROLLOUT_SEEDS = 101
+# Keep the random choices of rollouts apart from each other and from everything else.
+_SEEDS, _OFFERS, _ROUNDS = 101, 102, 103
 
 
 class Rollouts:
@@ -44,7 +45,10 @@ class Rollouts:
     self._loading: Future | None = None
 
     async def collect(number: int) -> RolloutGroup:
-      return await conductor.roll_out(self._tasks[number], _seeds(config, number))
+      return await conductor.roll_out(
+          self._tasks[number], _seeds(config, number),
+          run.offers.training.draw(np.random.default_rng([config.seed, _OFFERS, number])),
+          recursive=_is_recursive(config, number))
 
     self._pipeline = Pipeline(
         collect, sampler.load, groups=config.grpo.prompts, steps=config.grpo.iterations,
@@ -78,8 +82,8 @@ class Rollouts:
     """Ends what is being collected."""
     self._run.portal.call(self._pipeline.close)
 
-  def batch(self, iteration: int) -> tuple[GroupedBatch, dict[str, float]]:
-    """The batch of an iteration, and what is to be reported about it."""
+  def batch(self, iteration: int) -> tuple[Batches, dict[str, float]]:
+    """The batches of an iteration, one a round, and what is to be reported about them."""
     config, portal = self._run.config, self._run.portal
     began = time.perf_counter()
     try:
@@ -91,14 +95,16 @@ class Rollouts:
     if not config.rollout.max_staleness:
       portal.call(self._sampler.rest)
     waited = time.perf_counter() - began
-    rollouts = [group.rollouts for group in taken.groups]
+    rounds = [group.rounds for group in taken.groups]
+    rollouts = [first for first, *_ in rounds]
     _refuse_without_rewards(rollouts, iteration)
     if iteration % config.report.rollouts_every == 0 or iteration + 1 == config.grpo.iterations:
-      self._log.write(iteration, [rollout.to_json() for group in rollouts for rollout in group])
-    packed = _pack(config, rollouts, pad=self._run.chat.tokenizer.eos_token_id)
+      self._log.write(iteration, [
+          rollout.to_json() for group in rounds for each in group for rollout in each])
+    packed = _pack(config, rounds, pad=self._run.chat.tokenizer.eos_token_id)
     names = [worker.name for worker in self._run.executor.pool.workers]
     return packed, {
-        **rollout_metrics(rollouts, names), "padding_share": padding_share(packed),
+        **rollout_metrics(rounds, names), "padding_share": padding_share(packed),
         "staleness": float(np.mean(taken.staleness)), "staleness_max": max(taken.staleness),
         "dropped_groups": taken.dropped,
         "seconds_sampling": float(np.mean([group.seconds_sampling for group in taken.groups])),
@@ -107,25 +113,69 @@ class Rollouts:
 
 
 def _seeds(config: ConfigDict, number: int) -> np.ndarray:
-  return np.random.SeedSequence([config.seed, _ROLLOUT_SEEDS, number]).generate_state(
+  return np.random.SeedSequence([config.seed, _SEEDS, number]).generate_state(
       config.grpo.group_size)
 
 
-def _pack(config: ConfigDict, rollouts: list[list[Rollout]], pad: int) -> GroupedBatch:
-  groups = [_group(group) for group in rollouts]
-  if config.grpo.drop_zero_variance:
-    groups = [drop_zero_variance(group) for group in groups]
-  advantages = [group_advantages(g.rewards, g.accepted, config.grpo.advantage) for g in groups]
-  return pack(groups, advantages, pad=pad, samples_per_row=config.grpo.samples_per_row)
+def _is_recursive(config: ConfigDict, number: int) -> bool:
+  """Whether a group has a second round: as many of every iteration, drawn anew for each."""
+  prompts = config.grpo.prompts
+  iteration, place = divmod(number, prompts)
+  order = np.random.default_rng([config.seed, _ROUNDS, iteration]).permutation(prompts)
+  return bool(order[place] < config.grpo.recursion.share * prompts)
 
 
-def _group(rollouts: list[Rollout]) -> Group:
+def _pack(config: ConfigDict, rounds: list[list[list[Rollout]]], pad: int) -> Batches:
+  """A batch of the first rounds, and one of the second ones where there are any.
+
+  A row of the second batch is one rollout, for no other one has its prompt. Where a first rollout
+  has none after it the row is blank, so that the batch is always of the same size.
+
+  Args:
+    config: the options.
+    rounds: of each question, the rollouts of its rounds.
+    pad: token id that fills the gaps.
+  """
+  first, later, rows = [], [], 0
+  for question in rounds:
+    taught = _advantages(question, config.grpo)
+    first.append(_group(question[0], *taught[0]))
+    for rollouts, (advantages, accepted) in zip(question[1:], taught[1:], strict=True):
+      later += [_group([rollout], advantages[i:i + 1], accepted[i:i + 1])
+                for i, rollout in enumerate(rollouts)]
+      rows += len(question[0])
+  packed = pack(first, pad=pad, samples_per_row=config.grpo.samples_per_row)
+  if not rows:
+    return (packed,)
+  blank = Group([pad], [np.zeros(1, np.int32)], [np.zeros(1, np.float32)], np.zeros(1),
+                np.zeros(1, bool))
+  return packed, pack([*later, *[blank] * (rows - len(later))], pad=pad)
+
+
+def _advantages(
+    rounds: list[list[Rollout]], grpo: ConfigDict) -> list[tuple[np.ndarray, np.ndarray]]:
+  """Of each round of a question, advantages and which rollouts count."""
+  together = grpo.recursion.group == "question"
+  found = []
+  for rollouts in [sum(rounds, [])] if together else rounds:
+    rewards = np.array([rollout.reward or 0.0 for rollout in rollouts])
+    accepted = np.array([rollout.reward is not None for rollout in rollouts], bool)
+    advantages = group_advantages(rewards, accepted, grpo.advantage)
+    if grpo.drop_zero_variance:
+      accepted = drop_zero_variance(rewards, accepted)
+    found.append((advantages, accepted))
+  if not together:
+    return found
+  ends = np.cumsum([len(rollouts) for rollouts in rounds])[:-1]
+  return list(zip(*(np.split(values, ends) for values in found[0]), strict=True))
+
+
+def _group(rollouts: list[Rollout], advantages: np.ndarray, accepted: np.ndarray) -> Group:
   return Group(
       prompt_tokens=rollouts[0].prompt_tokens,
       completion_tokens=[rollout.completion_tokens for rollout in rollouts],
       sampler_logprobs=[rollout.sampler_logprobs for rollout in rollouts],
-      rewards=np.array([rollout.reward or 0.0 for rollout in rollouts]),
-      accepted=np.array([rollout.reward is not None for rollout in rollouts]))
+      advantages=advantages, accepted=accepted)
 
 
 def _refuse_without_rewards(groups: list[list[Rollout]], iteration: int) -> None:

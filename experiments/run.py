@@ -16,7 +16,8 @@ from conductor_jax.reporting.progress import Terminal
 from conductor_jax.training.checkpoint import Checkpoints
 from conductor_jax.workers.client import PoolClient
 from conductor_jax.workflows.executor import Executor
-from experiments.components import Chat, Splits, load_splits, open_workers
+from experiments.chat import Chat
+from experiments.components import Offers, Splits, load_splits, make_offers, open_workers
 from experiments.policy import (
     Policy,
     check_tokenizer,
@@ -56,6 +57,7 @@ class Run:
   client: PoolClient
   executor: Executor
   splits: Splits
+  offers: Offers
   chat: Chat
   policy: Policy
 
@@ -78,11 +80,13 @@ def open_run(config: ConfigDict, workdir: Path) -> Iterator[Run]:
         "it on one host")
   clock, terminal, stop = Clock(), Terminal(), StopSignals()
   check_claim(workdir, config)
+  offers = make_offers(config)
   splits = load_splits(config)
   with open_workers(config, workdir, say=terminal.print) as (portal, client, executor):
-    chat = Chat(config, splits, len(executor.pool), model_tokenizer(config))
+    chat = Chat(config, splits, offers.training, model_tokenizer(config))
     check_tokenizer(chat.tokenizer, model_shape(config))
-    splits, left_out = chat.fitting(splits)
+    fitting = chat.fitting(splits)
+    splits, left_out = fitting.splits, fitting.left_out
     policy = load_policy(config, open_mesh(config))
     again = claim(workdir, config)
     # A policy is no use without it.
@@ -94,6 +98,7 @@ def open_run(config: ConfigDict, workdir: Path) -> Iterator[Run]:
         f"and {len(splits.heldout)} held-out tasks"
         + (f" ({left_out} left out, their prompts are too long)" if left_out else "")
         + f", {len(executor.pool)} workers")
+    terminal.print(chat.prompt_line(fitting))
     for note in splits.notes:
       terminal.print(f"tasks: {note}")
     # What is there lives as long as the run. The collector of garbage, which stops the event loop
@@ -102,6 +107,7 @@ def open_run(config: ConfigDict, workdir: Path) -> Iterator[Run]:
     gc.freeze()
     try:
       yield Run(
-          config, workdir, clock, terminal, stop, portal, client, executor, splits, chat, policy)
+          config, workdir, clock, terminal, stop, portal, client, executor, splits, offers, chat,
+          policy)
     finally:
       gc.unfreeze()

@@ -93,6 +93,7 @@ def grpo_step(
       _statistics(config, policy, config.rollout.temperature), loss, optimizer, schedule,
       clip_norm=config.optimizer.clip_norm, mesh=policy.mesh, state=state, frozen=policy.frozen,
       reference=reference, micro_batches=grpo.micro_batches,
+      later_micro_batches=grpo.recursion.micro_batches,
       steer_entropy=partial(
           steer_entropy, target=grpo.entropy_target, rate=grpo.entropy_rate,
           maximum=grpo.entropy_maximum) if steered else None), state

@@ -12,14 +12,19 @@ from ml_collections import ConfigDict
 from conductor_jax.errors import UserError
 from conductor_jax.models.tokenizer import load_tokenizer
 from conductor_jax.reporting.progress import CallRates, Terminal
-from conductor_jax.strategies.conductor import ConductorStrategy
 from conductor_jax.strategies.random_plan import RandomPlan
-from conductor_jax.strategies.single_worker import SingleWorker, best_single_worker
+from conductor_jax.strategies.single_worker import (
+    BestSingleWorker,
+    SingleWorker,
+    best_single_worker,
+)
 from conductor_jax.strategies.strategy import Strategy
 from conductor_jax.tasks.graders import Graders
 from conductor_jax.tasks.task import Task
-from experiments.components import Chat, Splits, Workers
-from experiments.conductor import make_conductor, open_sampler
+from conductor_jax.workflows.lists import PlanFormat
+from experiments.chat import Chat
+from experiments.components import Splits, Workers, make_offers
+from experiments.conductor import conductor_strategy, make_conductor, open_sampler
 from experiments.policy import check_tokenizer, load_policy, model_tokenizer, open_mesh
 from experiments.run import Clock, Run
 from experiments.trained import trained_policy
@@ -74,25 +79,25 @@ def _conductor(setting: Setting) -> Strategy:
   check_tokenizer(tokenizer, policy.shape)
   portal, client, executor = setting.workers
   splits = Splits([*setting.training, *setting.tasks], [])
+  offers = make_offers(config)
   run = Run(
       config, setting.workdir, Clock(), setting.terminal, setting.stop, portal, client, executor,
-      splits, Chat(config, splits, len(executor.pool), tokenizer), policy)
+      splits, offers, Chat(config, splits, offers.training, tokenizer), policy)
   sampler = setting.stack.enter_context(open_sampler(run, policy))
   sampler.stage(policy.whole(policy.trained), version)
   portal.call(sampler.load)
-  return ConductorStrategy(
-      make_conductor(run, sampler, setting.graders), temperature=config.evaluation.temperature,
-      max_prompt=config.rollout.max_prompt_tokens, variant=variant)
+  return conductor_strategy(run, make_conductor(run, sampler, setting.graders), variant)
 
 
 def _best_single_worker(setting: Setting) -> Strategy:
   """The worker that was best before, or else is on training tasks."""
   portal, client, executor = setting.workers
+  offers = make_offers(setting.config).heldout
   names = [worker.name for worker in executor.pool.workers]
-  chosen = setting.variants.get("best_single_worker")
-  if chosen in names:
-    return SingleWorker(
-        names.index(chosen), executor, setting.graders, "best_single_worker")
+  ranking = setting.variants.get("best_single_worker", "").split(" > ")
+  if set(ranking) <= set(names):
+    return BestSingleWorker(
+        [names.index(name) for name in ranking], executor, setting.graders, offers)
   tasks = setting.training[:setting.config.evaluation.tasks]
   if not tasks:
     raise UserError(
@@ -100,15 +105,17 @@ def _best_single_worker(setting: Setting) -> Strategy:
         "--config.evaluation.tasks leave none: change them, or leave it out of --strategies")
   with setting.terminal.waiting("every worker alone", CallRates(client.activity)):
     best = portal.call(partial(
-        best_single_worker, executor, setting.graders, tasks, seed=setting.config.seed))
+        best_single_worker, executor, setting.graders, tasks, offers=offers,
+        seed=setting.config.seed))
   setting.terminal.print(f"best_single_worker: {best.variant}, of {len(tasks)} training tasks")
   return best
 
 
 def _random_plan(setting: Setting) -> Strategy:
   options = setting.config.workflow
-  return RandomPlan(setting.workers.executor, setting.graders, max_steps=options.max_steps,
-                    access=options.access)
+  return RandomPlan(
+      setting.workers.executor, setting.graders, offers=make_offers(setting.config).heldout,
+      format=PlanFormat(options.max_steps, options.access, options.subtasks))
 
 
 STRATEGIES: Mapping[str, Callable[[Setting], Strategy]] = MappingProxyType({

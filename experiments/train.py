@@ -20,12 +20,11 @@ from conductor_jax.evaluation.evaluate import evaluate
 from conductor_jax.reporting.metrics import RolloutLog, read_metrics, write_summary
 from conductor_jax.reporting.progress import CallRates, accuracy_line, heading
 from conductor_jax.reporting.report import write_report
-from conductor_jax.strategies.conductor import ConductorStrategy
 from conductor_jax.strategies.random_plan import RandomPlan
 from conductor_jax.strategies.single_worker import best_single_worker
 from conductor_jax.strategies.strategy import Strategy
 from experiments.components import make_graders
-from experiments.conductor import make_conductor, open_sampler
+from experiments.conductor import conductor_strategy, make_conductor, open_sampler
 from experiments.program import main
 from experiments.run import Run, open_run
 from experiments.spending import told_what_was_spent
@@ -39,9 +38,7 @@ def train(config: ConfigDict, workdir: Path) -> None:
     policy = train_sft(run)
     with open_sampler(run, policy) as sampler:
       conductor = make_conductor(run, sampler, graders)
-      trained = ConductorStrategy(
-          conductor, temperature=config.evaluation.temperature,
-          max_prompt=config.rollout.max_prompt_tokens)
+      trained = conductor_strategy(run, conductor)
 
       def wait_for(name: str, work: Callable[[], Awaitable[Any]]) -> Any:
         with run.terminal.waiting(name, CallRates(run.client.activity)):
@@ -57,10 +54,10 @@ def train(config: ConfigDict, workdir: Path) -> None:
       def baselines() -> dict[str, Any]:
         chosen_on = run.splits.train[:config.evaluation.tasks]
         best = wait_for("every worker alone", partial(
-            best_single_worker, run.executor, graders, chosen_on, seed=config.seed))
+            best_single_worker, run.executor, graders, chosen_on, offers=run.offers.heldout,
+            seed=config.seed))
         plans = RandomPlan(
-            run.executor, graders, max_steps=config.workflow.max_steps,
-            access=config.workflow.access)
+            run.executor, graders, format=run.chat.template.format, offers=run.offers.heldout)
         return {name: measure(name, strategy) for name, strategy in (
             ("before_rl", trained), ("best_single_worker", best), ("random_plan", plans))}
 

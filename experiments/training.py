@@ -17,7 +17,7 @@ from conductor_jax.rollouts import Conductor
 from conductor_jax.sampling.sampler import Sampler
 from conductor_jax.tasks.pipeline import task_order
 from conductor_jax.tasks.task import Task
-from conductor_jax.training.batch import GroupedBatch
+from conductor_jax.training.batch import Batches
 from conductor_jax.training.checkpoint import Checkpoints
 from conductor_jax.training.flops import throughput
 from conductor_jax.training.loop import Phase, train_phase
@@ -40,8 +40,7 @@ def train_sft(run: Run) -> Policy:
     return run.policy
 
   def examples(task: Task, generator: np.random.Generator) -> Examples:
-    return Examples(
-        chat.prompt(task), [chat.example_tokens(task, generator) for _ in range(sft.plans)])
+    return chat.examples(task, generator, sft.plans)
 
   cursor = iter(
       task_order(run.splits.train, config.seed, balanced=config.tasks.balanced)
@@ -53,7 +52,7 @@ def train_sft(run: Run) -> Policy:
     cursor.set_state(record["cursor"])
   phase = Phase(
       name="sft", steps=sft.steps,
-      batch=lambda step: (pack_examples(next(cursor), pad=chat.tokenizer.eos_token_id), {}),
+      batch=lambda step: ((pack_examples(next(cursor), pad=chat.tokenizer.eos_token_id),), {}),
       update=step,
       record=lambda: {"cursor": cursor.get_state(), "seconds": run.clock.seconds()},
       publish=lambda params, version: None,
@@ -105,8 +104,8 @@ def train_grpo(
 
 
 def _throughput(
-    run: Run, *, reference: bool) -> Callable[[GroupedBatch, float], dict[str, float]]:
-  """(batch, seconds) → how fast the run's step is."""
+    run: Run, *, reference: bool) -> Callable[[Batches, float], dict[str, float]]:
+  """(batches, seconds) → how fast the run's step is."""
   policy = run.policy
   return partial(
       throughput, policy.shape, devices=policy.mesh.size,

@@ -2,14 +2,19 @@
 
 They fit the task: a short line says what it needs, subtasks follow from it, and a two-hop task
 mostly gets two steps with open access. They know nothing of the workers: ids are drawn uniformly,
-whatever the task.
+whatever the task. In a later round they know nothing of the answer before, either: every second one
+leaves it as it is, right or wrong.
 """
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from conductor_jax.arena.specialists import NOISE, answered, slip
 from conductor_jax.arena.world import understand
 from conductor_jax.tasks.task import Task
-from conductor_jax.workflows.lists import render_lists
+from conductor_jax.workflows.few_shot import Example
 from conductor_jax.workflows.workflow import Step, Workflow
 
 NEEDS = {
@@ -27,19 +32,21 @@ SUBTASKS = {
 CHECKS = ("Check the answer.", "Answer the question.")
 
 
-def example_plan(task: Task, workers: int, generator: np.random.Generator) -> tuple[str, Workflow]:
+# Draws a plan for a task of whatever kind, with workers of these numbers.
+DrawPlan = Callable[[Task, Sequence[int], np.random.Generator], Example]
+
+
+def example_plan(
+    task: Task, models: Sequence[int], generator: np.random.Generator) -> Example:
   """Draws a plan for a task of the arena.
 
   Args:
     task: one of `World.tasks`.
-    workers: how many workers are on offer.
+    models: the numbers of the workers on offer.
     generator: the source of every choice.
-
-  Returns:
-    A completion text and the plan it holds.
   """
   skills = understand(task.question).skills
-  worker_ids = [int(i) for i in generator.integers(workers, size=2)]
+  worker_ids = [models[int(i)] for i in generator.integers(len(models), size=2)]
   draw = generator.random()
 
   def subtask(skill: str) -> str:
@@ -59,21 +66,39 @@ def example_plan(task: Task, workers: int, generator: np.random.Generator) -> tu
   workflow = Workflow(tuple(
       Step(worker_ids[i], text, sees[i]) for i, text in enumerate(subtasks)))
   need = ", then ".join(NEEDS[skill] for skill in skills)
-  return f"This needs {need}.\n{render_lists(workflow)}", workflow
+  return Example(task.question, models, f"This needs {need}.", workflow)
 
 
-def plain_plan(task: Task, workers: int, generator: np.random.Generator) -> tuple[str, Workflow]:
+def plain_plan(task: Task, models: Sequence[int], generator: np.random.Generator) -> Example:
   """Draws a plan for a task of any kind: one worker answers, or a second one checks its answer.
 
-  Arguments and returns as for `example_plan`; the task does not matter.
+  Arguments as for `example_plan`; what the task asks does not matter.
   """
-  del task
-  worker_ids = [int(i) for i in generator.integers(workers, size=2)]
+  worker_ids = [models[int(i)] for i in generator.integers(len(models), size=2)]
   answer = Step(worker_ids[0], "Answer the question.")
   if generator.random() < 0.5:
     need, steps = "one answer", (answer,)
   else:
     need = "an answer, then a check"
     steps = (answer, Step(worker_ids[1], "Check the answer and correct it.", (0,)))
-  workflow = Workflow(steps)
-  return f"This needs {need}.\n{render_lists(workflow)}", workflow
+  return Example(task.question, models, f"This needs {need}.", Workflow(steps))
+
+
+def later_plan(
+    task: Task, models: Sequence[int], generator: np.random.Generator, draw: DrawPlan) -> Example:
+  """Draws the answer of a first round, and what a second one makes of it.
+
+  Args:
+    task, models, generator: as for `example_plan`.
+    draw: draws plans of a first round.
+  """
+  kind = int(generator.integers(3))
+  right = task.reference.splitlines()[0][:40] if task.reference else "none"
+  previous = NOISE if kind == 2 else answered(slip(right, generator) if kind else right)
+  if generator.random() < 0.5:
+    return Example(task.question, models, "This answer can stay.", Workflow(()), previous)
+  example = draw(task, models, generator)
+  first, *others = example.workflow.steps
+  if generator.random() < 0.25:
+    first = replace(first, sees_previous=True)
+  return replace(example, workflow=Workflow((first, *others)), previous=previous)

@@ -3,13 +3,13 @@
 A worker reads the question, its subtask, and whatever earlier answers it is shown. The subtask says
 which part of the question to do; a plain one means the next part not done yet. The worker then
 succeeds with the probability of the skill that this part needs, and otherwise gives a plausible
-wrong answer. Luck depends on the worker, the part and the request's seed, so a request repeated
-word for word brings the same answer.
+wrong answer; a noisy worker loses some calls altogether. Luck depends on the worker, the part and
+the request's seed, so a request repeated word for word brings the same answer.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from conductor_jax.arena.server import Answerer
 from conductor_jax.arena.world import SKILLS, Question, World, stable_hash, understand
 from conductor_jax.workers.pool import Pool, WorkerSpec
 
+# What comes of a call that is lost in noise.
+NOISE = "I am sorry, I lost the thread."
 # More than any answer has; with it, a budget knows what a call may cost at most.
 _MAX_TOKENS = 64
 # Which words of a subtask name which part of a question.
@@ -43,6 +45,7 @@ class Specialist:
     skills: probability of success by skill.
     almanac: which edition it holds: "current", "old" or "none". A fact that is not in it cannot be
       known, whatever the skill.
+    noise: share of the calls that bring nothing, and say so.
   """
 
   name: str
@@ -51,6 +54,7 @@ class Specialist:
   price_out: float
   skills: Mapping[str, float]
   almanac: str = "none"
+  noise: float = 0.0
 
 
 def _skilled(skill: str, probability: float, elsewhere: float = 0.05) -> dict[str, float]:
@@ -94,6 +98,8 @@ def respond(
     return "That is not what the question is about."
   generator = np.random.default_rng(
       stable_hash(specialist.name, found[1], skill, earlier, seed))
+  if specialist.noise and generator.random() < specialist.noise:
+    return NOISE
   if skill == "almanac":
     known = specialist.almanac == "current" or (
         specialist.almanac == "old" and question.town in world.old_towns)
@@ -108,11 +114,16 @@ def respond(
       right = question.operation.apply(value, question.number)
     except ValueError:
       return f"I cannot work with {value!r}."
-  answer = right if generator.random() < specialist.skills[skill] else _slip(right, generator)
+  answer = right if generator.random() < specialist.skills[skill] else slip(right, generator)
+  return answered(answer)
+
+
+def answered(answer: str) -> str:
+  """How a worker gives an answer."""
   return f"My answer is <answer>{answer}</answer>."
 
 
-def _slip(right: str, generator: np.random.Generator) -> str:
+def slip(right: str, generator: np.random.Generator) -> str:
   """A plausible wrong answer."""
   if right.isdecimal():
     return str(int(right) + int(generator.integers(1, 10)))
@@ -122,20 +133,31 @@ def _slip(right: str, generator: np.random.Generator) -> str:
   return changed if changed != right else right + letter
 
 
+def with_noise(noise: Sequence[tuple[str, float]]) -> list[Specialist]:
+  """The specialists, some of them noisy.
+
+  Args:
+    noise: names of workers, and the share of their calls that bring nothing.
+  """
+  shares = dict(noise)
+  return [replace(specialist, noise=shares.get(specialist.name, 0.0))
+          for specialist in SPECIALISTS]
+
+
 def shuffled(seed: int) -> list[Specialist]:
   """The specialists in the order of their ids, which depends on the seed."""
   order = np.random.default_rng([seed, 3]).permutation(len(SPECIALISTS))
   return [SPECIALISTS[i] for i in order]
 
 
-def answerers(seed: int) -> dict[str, Answerer]:
-  """The server's factory: one answerer per worker."""
+def answerers(seed: int, noise: Sequence[tuple[str, float]] = ()) -> dict[str, Answerer]:
+  """The server's factory: one answerer per worker; `noise` as in `with_noise`."""
   world = World(seed)
 
   def answerer(specialist: Specialist) -> Answerer:
     return lambda messages, request_seed: respond(world, specialist, messages, request_seed)
 
-  return {specialist.name: answerer(specialist) for specialist in SPECIALISTS}
+  return {specialist.name: answerer(specialist) for specialist in with_noise(noise)}
 
 
 def arena_pool(base_url: str, seed: int) -> Pool:

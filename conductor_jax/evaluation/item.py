@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from conductor_jax.strategies.strategy import Attempt
 from conductor_jax.tasks.task import Task
+from conductor_jax.workflows.transcript import longest_way
 from conductor_jax.workflows.workflow import ParseFailure, Step, Workflow
 
 
@@ -31,7 +32,9 @@ class Item:
     key: which item it is.
     variant: of the strategy.
     question: the question's hash.
-    workflow: the plan, None where it did not parse.
+    plans: that of each round, None where it did not parse. One without steps leaves the answer of
+      the round before as it is.
+    rights: the verdict after each round, None where there is none.
     right: the verdict, None for a rejected item, which has none.
     fault: why there is no verdict, None where there is one.
     extracted: whether a final answer was found to be judged; None where nothing was judged.
@@ -44,7 +47,8 @@ class Item:
   key: Key
   variant: str
   question: str
-  workflow: Workflow | None
+  plans: tuple[Workflow | None, ...]
+  rights: tuple[bool | None, ...]
   right: bool | None
   fault: str | None
   extracted: bool | None
@@ -59,19 +63,38 @@ class Item:
     Raises:
       KeyError, TypeError, ValueError: it is no such record.
     """
-    plan, calls, grade = record["plan"], record["calls"], record["grade"]
-    workflow = None if plan is None else Workflow(tuple(
-        Step(step["worker"], step["subtask"], tuple(step["sees"])) for step in plan))
+    grade, rounds = record["grade"], [*record["earlier"], record]
+    plans = tuple(_workflow(each["plan"]) for each in rounds)
+    calls = [call for each in rounds for call in each["calls"]]
+    ways = [longest_way(plan, [call["latency"] for call in each["calls"]])
+            for plan, each in zip(plans, rounds, strict=True) if plan is not None]
     return cls(
         key=Key(record["strategy"], record["benchmark"], record["task"], record["repeat"]),
-        variant=record["variant"], question=record["question"], workflow=workflow,
-        right=None if record["rejected"] else bool(grade and grade["correct"]),
+        variant=record["variant"], question=record["question"], plans=plans,
+        rights=tuple(_verdict(each) for each in rounds),
+        right=_verdict(record),
         fault=_fault(calls) if record["rejected"] else None,
         extracted=None if grade is None else grade["extracted"] is not None,
         tokens=sum(call["prompt_tokens"] + call["completion_tokens"] for call in calls),
         cost=sum(call["cost"] for call in calls),
-        latency=None if workflow is None else longest_way(
-            workflow, [call["latency"] for call in calls]))
+        latency=sum(ways) if ways else None)
+
+  @property
+  def workflows(self) -> list[Workflow]:
+    """The plans that were run."""
+    return [plan for plan in self.plans if plan is not None and plan.steps]
+
+
+def _workflow(steps: Sequence[Mapping[str, Any]] | None) -> Workflow | None:
+  return None if steps is None else Workflow(tuple(
+      Step(step["worker"], step["subtask"], tuple(step["sees"]), step["sees_previous"])
+      for step in steps))
+
+
+def _verdict(record: Mapping[str, Any]) -> bool | None:
+  if record["rejected"]:
+    return None
+  return bool(record["grade"] and record["grade"]["correct"])
 
 
 def record(
@@ -86,8 +109,6 @@ def record(
     seed: that the strategy was given.
     seconds: from the beginning to the verdict, with all waiting.
   """
-  plan, transcript, grade = attempt.plan, attempt.transcript, attempt.grade
-  parsed = isinstance(plan, Workflow)
   return {
       "strategy": strategy,
       "variant": variant,
@@ -96,12 +117,22 @@ def record(
       "question": question_hash(attempt.task),
       "repeat": repeat,
       "seed": seed,
+      "offered": None if attempt.offered is None else list(attempt.offered),
+      **_round(attempt),
+      "earlier": [_round(each) for each in attempt.earlier],
+      "seconds": seconds,
+  }
+
+
+def _round(attempt: Attempt) -> dict[str, Any]:
+  plan, transcript, grade = attempt.plan, attempt.transcript, attempt.grade
+  return {
       "rejected": attempt.rejected,
       "grade": None if grade is None else {
           "correct": grade.correct, "extracted": grade.extracted, "reason": grade.reason,
           "tests": [asdict(test) for test in grade.tests]},
       "answer": transcript.answer if transcript else None,
-      "plan": [asdict(step) for step in plan.steps] if parsed else None,
+      "plan": [asdict(step) for step in plan.steps] if isinstance(plan, Workflow) else None,
       "parse_failure": asdict(plan) if isinstance(plan, ParseFailure) else None,
       "completion": attempt.completion,
       "calls": [
@@ -109,7 +140,6 @@ def record(
            "latency": call.latency, "source": call.source, "fallback": call.fallback,
            "possibly_billed": call.possibly_billed, "error": call.error, **asdict(call.usage)}
           for call in (transcript.calls if transcript else ())],
-      "seconds": seconds,
   }
 
 
@@ -123,16 +153,3 @@ def _fault(calls: Sequence[Mapping[str, Any]]) -> str:
 def question_hash(task: Task) -> str:
   """64 bits of the question's text, in hexadecimal digits."""
   return hashlib.sha256(task.question.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def longest_way(workflow: Workflow, latencies: list[float]) -> float:
-  """Seconds from the first call to the end of the last, where no call waits but for what it sees.
-
-  Args:
-    workflow: the plan.
-    latencies: seconds of each step's call.
-  """
-  ends: list[float] = []
-  for step, latency in zip(workflow.steps, latencies, strict=True):
-    ends.append(latency + max((ends[earlier] for earlier in step.sees), default=0.0))
-  return max(ends)

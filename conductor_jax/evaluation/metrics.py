@@ -45,10 +45,14 @@ def summarise(items: Sequence[Item], *, workers: int) -> dict[str, Any]:
                              that are not rejected; an unparsed plan counts as wrong
       pass_at_k              by k, mean over questions with as many verdicts: the chance that one
                              of k answers is right
-      parse_rate             plans that parsed / items
-      correct_given_parsed   right / (plans that parsed - rejected)
+      accuracy_by_round      by number of rounds, from 1 to the most that an item has, accuracy of
+                             the answers after so many; nothing where that is 1
+      another_plan           "right" and "wrong": of the first answers that are, the share that a
+                             second plan with steps followed; nothing where no item has two rounds
+      parse_rate             plans that parsed / plans; an item has one a round
+      correct_given_parsed   right / (items whose first plan parsed - rejected)
       unparsed_answers       answers in which the grader found none to judge / answers it judged
-      steps_per_plan         mean over the plans that parsed, rejected ones included
+      steps_per_plan         mean over the plans that parsed and have steps, rejected ones included
       worker_entropy_bits    entropy of the worker ids over all steps of those plans
       worker_shares          share of those steps given to each worker, by id
       tokens_per_task        worker tokens, read and written, / (items - rejected)
@@ -66,15 +70,17 @@ def summarise(items: Sequence[Item], *, workers: int) -> dict[str, Any]:
     JSON types. A mean over nothing (such as the accuracy where all items were rejected) is None.
   """
   accepted = [item for item in items if item.right is not None]
-  parsed = [item for item in items if item.workflow is not None]
-  workflows = [item.workflow for item in parsed]
+  plans = [plan for item in items for plan in item.plans]
+  workflows = [workflow for item in items for workflow in item.workflows]
   judged = [item.extracted for item in items if item.extracted is not None]
   by_question = verdicts(items)
   return {
       "accuracy": mean(question_scores(items).values()),
       "pass_at_k": _pass_at_k(by_question),
-      "parse_rate": len(parsed) / len(items),
-      "correct_given_parsed": mean(item.right for item in parsed if item.right is not None),
+      **_by_round(items),
+      "parse_rate": mean(plan is not None for plan in plans),
+      "correct_given_parsed": mean(
+          item.right for item in accepted if item.plans[0] is not None),
       "unparsed_answers": mean(not extracted for extracted in judged),
       "steps_per_plan": steps_per_plan(workflows),
       "worker_entropy_bits": worker_entropy_bits(workflows),
@@ -85,6 +91,21 @@ def summarise(items: Sequence[Item], *, workers: int) -> dict[str, Any]:
       "items": len(items),
       "rejected": len(items) - len(accepted),
   }
+
+
+def _by_round(items: Sequence[Item]) -> dict[str, Any]:
+  rounds = max(len(item.plans) for item in items)
+  if rounds == 1:
+    return {"accuracy_by_round": {}, "another_plan": {}}
+  accepted = [item for item in items if item.right is not None]
+
+  def again(right: bool) -> float | None:
+    return mean(len(item.workflows) > 1 for item in accepted if item.rights[0] is right)
+
+  return {
+      "accuracy_by_round": {
+          str(n): mean(item.rights[:n][-1] for item in accepted) for n in range(1, rounds + 1)},
+      "another_plan": {"right": again(True), "wrong": again(False)}}
 
 
 def latencies(items: Iterable[Item]) -> dict[str, float | None]:

@@ -1,37 +1,74 @@
 """The conductor: the policy writes the plan."""
 
+from dataclasses import replace
+
 import numpy as np
 
-from conductor_jax.rollouts import Conductor
-from conductor_jax.strategies.strategy import Attempt, task_seed
+from conductor_jax.rollouts import Conductor, Rollout, Turn, later_seed
+from conductor_jax.strategies.strategy import Attempt, task_offer, task_seed
 from conductor_jax.tasks.task import Task
-from conductor_jax.workflows.workflow import ParsedPlan, ParseFailure
+from conductor_jax.workers.call import Usage
+from conductor_jax.workers.offer import OfferLaw
+from conductor_jax.workflows.transcript import Transcript
+from conductor_jax.workflows.workflow import ParsedPlan, ParseFailure, Workflow
 
 
 class ConductorStrategy:
-  """Answers each task with one plan of the policy."""
+  """Answers each task with plans of the policy: one, or one a round (RL Conductor's recursion,
+  arXiv 2512.04388)."""
 
   def __init__(
-      self, conductor: Conductor, *, temperature: float, max_prompt: int, variant: str = ""):
+      self, conductor: Conductor, offers: OfferLaw, *, temperature: float, max_prompt: int,
+      max_rounds: int = 1, max_dollars: float = 0.0, variant: str = ""):
     """Args:
       conductor: the policy, its workers and its graders.
+      offers: which workers a question's plans may use.
       temperature: 0 takes the most likely plan.
       max_prompt: tokens that the policy reads at most. There is no plan for a task that takes more.
+      max_rounds: plans at most. After each the policy sees the answer and keeps it, or writes
+        another one.
+      max_dollars: no further round begins once a task's workers have cost as much; 0 for any.
       variant: which policy it is.
     """
     self.name, self.variant = "conductor", variant
     self._conductor = conductor
+    self._offers = offers
     self._temperature = temperature
     self._max_prompt = max_prompt
+    self._max_rounds = max_rounds
+    self._max_dollars = max_dollars or np.inf
 
   async def answer(self, task: Task, *, seed: int) -> Attempt:
-    length = len(self._conductor.prompt(task))
+    turn = Turn(task, task_offer(self._offers, task, seed))
+    length = len(self._conductor.prompt(turn))
     if length > self._max_prompt:
       return Attempt(task, ParseFailure(
           f"the prompt has {length} tokens, and the policy reads {self._max_prompt} at most", 0),
           None, None)
-    seeds = np.array([task_seed(seed, task)], np.uint32)
-    completions = await self._conductor.sample(task, seeds, self._temperature)
-    rollout, = await self._conductor.execute(task, completions, seeds)
-    plan = rollout.plan.workflow if isinstance(rollout.plan, ParsedPlan) else rollout.plan
-    return Attempt(rollout.task, plan, rollout.transcript, rollout.grade, rollout.text)
+    seeds, spent, rounds = np.array([task_seed(seed, task)], np.uint32), 0.0, []
+    while True:
+      rollout, = await self._conductor.write_and_run(turn, seeds, self._temperature)
+      rounds.append(_attempt(rollout))
+      if not _goes_on(rollout) or len(rounds) == self._max_rounds:
+        break
+      spent += rollout.transcript.usage.cost
+      if spent >= self._max_dollars:
+        break
+      turn, seeds = replace(turn, before=rollout), later_seed(seeds)
+    return replace(rounds[-1], earlier=tuple(rounds[:-1]))
+
+
+def _goes_on(rollout: Rollout) -> bool:
+  """Whether there is an answer, or a failure to answer, that another plan may better."""
+  return bool(rollout.parts is not None and rollout.workflow and rollout.workflow.steps)
+
+
+def _attempt(rollout: Rollout) -> Attempt:
+  plan = rollout.plan.workflow if isinstance(rollout.plan, ParsedPlan) else rollout.plan
+  transcript, grade = rollout.transcript, rollout.grade
+  if isinstance(plan, ParseFailure) and rollout.turn.before is not None:
+    # No plan is no reason to throw an answer away.
+    before = rollout.turn.before
+    transcript = Transcript(Workflow(()), (), before.transcript.answer, Usage())
+    grade = before.grade
+  return Attempt(rollout.task, plan, transcript, grade, rollout.text, rollout.turn.offer.workers)

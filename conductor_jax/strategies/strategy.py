@@ -4,15 +4,15 @@ import hashlib
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from conductor_jax.tasks.graders import Graders
 from conductor_jax.tasks.task import Grade, Task
+from conductor_jax.workers.offer import Offer, OfferLaw
 from conductor_jax.workflows.executor import Executor
-from conductor_jax.workflows.grading import run_and_grade
+from conductor_jax.workflows.grading import PlannedRun, run_and_grade
 from conductor_jax.workflows.transcript import Transcript
 from conductor_jax.workflows.workflow import ParseFailure, Workflow
-
-# What a worker is asked by strategies that write no subtasks of their own.
-PLAIN_SUBTASK = "Answer the question."
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class Attempt:
     transcript: the run, None where the plan did not parse.
     grade: the verdict; None where the attempt is rejected, or the plan did not parse.
     completion: what a policy wrote the plan as, None where none did.
+    offered: the ids of the workers that the plan might use, None where it was not planned.
+    earlier: the rounds before this one, first to last; the verdict on the task is this one's.
   """
 
   task: Task
@@ -32,6 +34,8 @@ class Attempt:
   transcript: Transcript | None
   grade: Grade | None
   completion: str | None = None
+  offered: tuple[int, ...] | None = None
+  earlier: "tuple[Attempt, ...]" = ()
 
   @property
   def rejected(self) -> bool:
@@ -72,9 +76,16 @@ def task_seed(seed: int, task: Task) -> int:
   return int.from_bytes(digest[:4], "big")
 
 
+def task_offer(offers: OfferLaw, task: Task, seed: int) -> Offer:
+  """What a task is offered; with the same seed all strategies have the same workers."""
+  return offers.draw(np.random.default_rng([task_seed(seed, task), 1]))
+
+
 async def attempt(
-    executor: Executor, graders: Graders, task: Task, workflow: Workflow, *, seed: int) -> Attempt:
+    executor: Executor, graders: Graders, task: Task, workflow: Workflow, *, seed: int,
+    offer: Offer | None = None
+) -> Attempt:
   """Runs a workflow on a task, with its `task_seed`, and grades what comes out."""
   (transcript, grade), = await run_and_grade(
-      executor, graders, [(task, workflow, task_seed(seed, task))])
-  return Attempt(task, workflow, transcript, grade)
+      executor, graders, [PlannedRun(task, workflow, task_seed(seed, task))])
+  return Attempt(task, workflow, transcript, grade, offered=offer and offer.workers)

@@ -1,12 +1,9 @@
 """How good a rollout is beside the others of its group; on the host, one group at a time."""
 
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
-
-from conductor_jax.training.batch import Group
 
 Advantage = Literal["std", "mean", "leave-one-out"]
 
@@ -52,13 +49,13 @@ def differs(
   return len(values) > 0 and bool(np.ptp(values) > 0)
 
 
-def drop_zero_variance(group: Group) -> Group:
-  """The group; with nothing accepted where its accepted rewards do not differ.
+def drop_zero_variance(
+    rewards: Float[np.ndarray, " samples"], accepted: Bool[np.ndarray, " samples"]
+) -> Bool[np.ndarray, " samples"]:
+  """Who is accepted of a group: as before, or nobody where the accepted rewards do not differ.
 
   Its tokens then enter no count and no KL or entropy term either. Source: the dynamic sampling of
   DAPO (arXiv 2503.14476, section 3.2), which also samples other prompts in their place; here the
   batch gets smaller instead.
   """
-  if differs(group.rewards, group.accepted):
-    return group
-  return replace(group, accepted=np.zeros_like(group.accepted))
+  return accepted if differs(rewards, accepted) else np.zeros_like(accepted)

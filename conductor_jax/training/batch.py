@@ -20,7 +20,7 @@ class Group:
     prompt_tokens: the prompt they share.
     completion_tokens: what was sampled, never re-tokenised.
     sampler_logprobs: log-probability of every completion token at sampling time.
-    rewards: float[samples].
+    advantages: float[samples].
     accepted: bool[samples]; the others count for nothing: infrastructure failed, or the group was
       dropped.
   """
@@ -28,7 +28,7 @@ class Group:
   prompt_tokens: Sequence[int]
   completion_tokens: Sequence[np.ndarray]
   sampler_logprobs: Sequence[np.ndarray]
-  rewards: np.ndarray
+  advantages: np.ndarray
   accepted: np.ndarray
 
 
@@ -45,10 +45,14 @@ class GroupedBatch:
   sampler_logprobs: Float[Array, "rows samples tokens"]
 
 
+# What one step trains on: a batch, and maybe a later one whose rows have another shape.
+Batches = tuple[GroupedBatch] | tuple[GroupedBatch, GroupedBatch]
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Counts:
-  """What a loss divides by: counts of a whole batch, before it is split into micro-batches.
+  """What a loss divides by: counts of all that a step trains on, before it is split up.
 
   Attributes:
     tokens: completion tokens that count, at least 1.
@@ -71,14 +75,14 @@ class Measurements(NamedTuple):
   maxima: dict[str, Array]
 
 
-def batch_counts(batch: GroupedBatch) -> Counts:
-  """Counts a whole batch."""
-  mask = batch.completion_mask
+def batch_counts(*batches: GroupedBatch) -> Counts:
+  """Counts whole batches that lie on the host."""
+  masks = [np.asarray(batch.completion_mask) for batch in batches]
 
   def count(values):
-    return jnp.maximum(values.sum(), 1).astype(jnp.float32)
+    return np.float32(max(sum(int(value.sum()) for value in values), 1))
 
-  return Counts(tokens=count(mask), sequences=count(mask.any(axis=-1)))
+  return Counts(tokens=count(masks), sequences=count([mask.any(axis=-1) for mask in masks]))
 
 
 def mean_over_tokens(
@@ -88,8 +92,7 @@ def mean_over_tokens(
 
 
 def pack(
-    groups: Sequence[Group], advantages: Sequence[np.ndarray], *, pad: int, multiple: int = 8,
-    samples_per_row: int = 0
+    groups: Sequence[Group], *, pad: int, multiple: int = 8, samples_per_row: int = 0
 ) -> GroupedBatch:
   """Packs groups of equal size; a row holds a group, or an equal part of one.
 
@@ -97,7 +100,6 @@ def pack(
 
   Args:
     groups: what was rolled out. Rejected rollouts keep their place and are masked out.
-    advantages: float[samples] for every group.
     pad: token id that fills the gaps.
     multiple: see `padded_width`.
     samples_per_row: completions in a row; 0 for the whole group.
@@ -122,7 +124,8 @@ def pack(
       [p for group in groups for p in group.sampler_logprobs], length, 0, np.float32)
   accepted = np.concatenate([group.accepted for group in groups])
   completion_mask &= accepted[:, None]
-  per_token = np.concatenate(advantages).astype(np.float32)[:, None] * completion_mask
+  advantages = np.concatenate([group.advantages for group in groups])
+  per_token = advantages.astype(np.float32)[:, None] * completion_mask
 
   def shaped(x):
     return x.reshape(-1, samples, length)
@@ -133,10 +136,10 @@ def pack(
       advantages=shaped(per_token), sampler_logprobs=shaped(logprobs))
 
 
-def padding_share(batch: GroupedBatch) -> float:
+def padding_share(batches: Batches) -> float:
   """Share of the token slots of prompts and completions that are computed for nothing.
 
   That is padding, and completions that are masked out as a whole.
   """
-  masks = batch.prompt_mask, batch.completion_mask
+  masks = [mask for batch in batches for mask in (batch.prompt_mask, batch.completion_mask)]
   return 1 - sum(int(mask.sum()) for mask in masks) / sum(mask.size for mask in masks)

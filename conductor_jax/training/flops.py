@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Int
 
 from conductor_jax.models.qwen2 import Qwen2Config
-from conductor_jax.training.batch import GroupedBatch
+from conductor_jax.training.batch import Batches
 from conductor_jax.training.hardware import find_accelerator
 
 
@@ -138,14 +138,14 @@ def utilisation(flops: float, seconds: float, devices: int, device_kind: str) ->
 
 
 def throughput(
-    config: Qwen2Config, batch: GroupedBatch, seconds: float, *, devices: int, device_kind: str,
+    config: Qwen2Config, batches: Batches, seconds: float, *, devices: int, device_kind: str,
     adapter_weights: int = 0, reference: bool = False
 ) -> dict[str, float]:
   """How fast a training step was: what is recorded of it.
 
   Args:
     config: the model.
-    batch: what it trained on; padding does not count.
+    batches: what it trained on; padding does not count.
     seconds: that it took.
     devices: how many took part.
     device_kind: JAX's name of them.
@@ -156,10 +156,11 @@ def throughput(
     tokens_per_second, prompts counted once a row; model_flops_per_second over all devices; and mfu,
     see `utilisation`, where the devices' peak is known.
   """
-  prompts, completions = batch.prompt_mask.sum(axis=-1), batch.completion_mask.sum(axis=-1)
-  flops = model_flops(
-      config, prompts, completions, adapter_weights=adapter_weights, reference=reference)
-  values = {"tokens_per_second": _tokens(prompts, completions) / seconds,
+  lengths = [(batch.prompt_mask.sum(axis=-1), batch.completion_mask.sum(axis=-1))
+             for batch in batches]
+  flops = sum(model_flops(config, *each, adapter_weights=adapter_weights, reference=reference)
+              for each in lengths)
+  values = {"tokens_per_second": sum(_tokens(*each) for each in lengths) / seconds,
             "model_flops_per_second": flops / seconds}
   share = utilisation(flops, seconds, devices, device_kind)
   return values if share is None else values | {"mfu": share}

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from conductor_jax.errors import OutOfBudget, UserError
-from conductor_jax.training.batch import GroupedBatch
+from conductor_jax.training.batch import Batches
 from conductor_jax.training.checkpoint import Checkpoints
 from conductor_jax.training.logprobs import Params
 from conductor_jax.training.step import TrainState
@@ -28,9 +28,9 @@ class Phase:
   Attributes:
     name: "sft" or "grpo".
     steps: how many.
-    batch: step → the next batch, and what is to be reported about it.
-    update: (state, batch) → (state, measurements).
-    throughput: (batch, seconds that the update took) → what is to be reported of its speed.
+    batch: step → what is trained on next, and what is to be reported about it.
+    update: (state, *batches) → (state, measurements).
+    throughput: (batches, seconds that the update took) → what is to be reported of its speed.
     record: what a checkpoint holds beside the state, the data cursor among it; JSON types.
     publish: told the new parameters and their version, the number of steps taken.
     checkpoint_every: steps from one checkpoint to the next; the last step always has one.
@@ -38,9 +38,9 @@ class Phase:
 
   name: str
   steps: int
-  batch: Callable[[int], tuple[GroupedBatch, Mapping[str, float]]]
-  update: Callable[[TrainState, GroupedBatch], tuple[TrainState, dict[str, jax.Array]]]
-  throughput: Callable[[GroupedBatch, float], Mapping[str, float]]
+  batch: Callable[[int], tuple[Batches, Mapping[str, float]]]
+  update: Callable[..., tuple[TrainState, dict[str, jax.Array]]]
+  throughput: Callable[[Batches, float], Mapping[str, float]]
   record: Callable[[], Mapping[str, Any]]
   publish: Callable[[Params, int], None]
   checkpoint_every: int
@@ -74,9 +74,9 @@ def train_phase(
       # What goes to the devices and comes back does so by name: an array that strays costs a wait.
       with jax.transfer_guard("disallow"):
         began = time.perf_counter()
-        batch, values = phase.batch(step)
+        batches, values = phase.batch(step)
         collected = time.perf_counter()
-        state, measurements = phase.update(state, batch)
+        state, measurements = phase.update(state, *batches)
         measured, skipped = jax.device_get((measurements, state.skipped))
         trained = time.perf_counter()
         # New weights begin new rollouts, which a run that ends here would pay for in vain.
@@ -90,7 +90,7 @@ def train_phase(
     training = trained - collected
     write(step, {
         **values, **{name: float(value) for name, value in measured.items()},
-        **phase.throughput(batch, training),
+        **phase.throughput(batches, training),
         "seconds_training": training, "seconds_publishing": ended - trained,
         "seconds": ended - began})
     if skipped >= MAX_SKIPPED:

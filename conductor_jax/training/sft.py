@@ -36,10 +36,10 @@ def pack_examples(rows: Sequence[Examples], *, pad: int) -> GroupedBatch:
       Group(
           prompt_tokens=row.prompt_tokens, completion_tokens=row.completion_tokens,
           sampler_logprobs=[np.zeros(len(tokens), np.float32) for tokens in row.completion_tokens],
-          rewards=np.zeros(len(row.completion_tokens)),
+          advantages=np.zeros(len(row.completion_tokens)),
           accepted=np.ones(len(row.completion_tokens), bool))
       for row in rows]
-  return pack(groups, [group.rewards for group in groups], pad=pad)
+  return pack(groups, pad=pad)
 
 
 def likelihood_loss(

@@ -10,7 +10,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from conductor_jax.models.placement import ONE_DEVICE, Placement
 from conductor_jax.models.qwen2 import PARAMETER_AXES
-from conductor_jax.training.batch import GroupedBatch
+from conductor_jax.training.batch import Counts, GroupedBatch
 
 MESH_AXES = ("data", "fsdp", "tensor")
 
@@ -99,6 +99,15 @@ def place_batch(mesh: Mesh, batch: GroupedBatch, micro_batches: int) -> GroupedB
   # The one transfer to the devices that a step is meant to make.
   with jax.transfer_guard_host_to_device("allow"):
     return jax.tree.map(place, batch)
+
+
+def place_counts(mesh: Mesh, counts: Counts) -> Counts:
+  """Puts counts from the host onto every device."""
+  def place(x):
+    return jax.make_array_from_callback((), replicated(mesh), lambda _: x)
+
+  with jax.transfer_guard_host_to_device("allow"):
+    return jax.tree.map(place, counts)
 
 
 def initialise(

@@ -1,7 +1,8 @@
-"""One optimizer step, for any loss over the statistics of a `GroupedBatch`."""
+"""One optimizer step, for any loss over the statistics of `GroupedBatch`es."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ from conductor_jax.training.sharding import (
     batch_sharding,
     parameter_shardings,
     place_batch,
+    place_counts,
     replicated,
     sharded_shapes,
 )
@@ -40,6 +42,32 @@ class TrainState:
   step: jax.Array
   skipped: jax.Array
   entropy_coefficient: jax.Array
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class _Gradient:
+  """What comes of a batch.
+
+  Attributes:
+    totals: the gradient, float32, shaped like what is trained.
+    loss: its value.
+    counts: whether any token does.
+    sums, maxima: see `Measurements`.
+  """
+
+  totals: Params
+  loss: jax.Array
+  counts: jax.Array
+  sums: dict[str, jax.Array]
+  maxima: dict[str, jax.Array]
+
+  def after(self, before: "_Gradient") -> "_Gradient":
+    """Of both batches; the totals have been added up already."""
+    return _Gradient(
+        self.totals, self.loss + before.loss, self.counts | before.counts,
+        jax.tree.map(jnp.add, self.sums, before.sums),
+        jax.tree.map(jnp.maximum, self.maxima, before.maxima))
 
 
 Statistics = Callable[[Params, Params | None, GroupedBatch], TokenStatistics]
@@ -79,8 +107,9 @@ class TrainStep:
   """One compiled step: (state, batch) → (state, measurements). The state is donated.
 
   The gradient of every micro-batch is added into one set of float32 arrays as the backward pass
-  goes, so that there is never a second one. A step whose loss or gradient is not finite, or whose
-  batch has no token that counts, changes nothing but its own counters.
+  goes, so that there is never a second one. A later batch, whose rows have another shape, is a part
+  of the same batch as far as losses and counts go. A step whose loss or gradient is not finite, or
+  whose batches have no token that counts, changes nothing but its own counters.
 
   Args:
     statistics: (parameters, reference, batch) → what the policy says of the batch's tokens.
@@ -94,6 +123,7 @@ class TrainStep:
     frozen: parameters beside those that are trained; None for none.
     reference: of a KL term, shaped like the trained parameters; None for none.
     micro_batches: parts of a batch that are worked off one after the other.
+    later_micro_batches: of a later one.
     steer_entropy: (coefficient, entropy) → the entropy bonus's next coefficient; None keeps it.
   """
 
@@ -101,15 +131,14 @@ class TrainStep:
       self, statistics: Statistics, loss: Loss,
       optimizer: optax.GradientTransformationExtraArgs, schedule: optax.Schedule, *,
       clip_norm: float, mesh: Mesh, state: TrainState, frozen: Params | None = None,
-      reference: Params | None = None, micro_batches: int = 1,
+      reference: Params | None = None, micro_batches: int = 1, later_micro_batches: int = 1,
       steer_entropy: Callable[[jax.Array, jax.Array], jax.Array] | None = None):
     self._mesh, self._frozen, self._reference = mesh, frozen, reference
-    self._micro_batches = micro_batches
+    self._micro_batches = (micro_batches, later_micro_batches)
 
-    def gradient(state, frozen, reference, batch):
-      counts = batch_counts(batch)
-      totals = jax.tree.map(
-          lambda p: jax.new_ref(jnp.zeros(p.shape, jnp.float32)), state.params)
+    def gradient(state, frozen, reference, counts, batch, before):
+      totals = jax.tree.map(jax.new_ref, before.totals if before is not None else jax.tree.map(
+          lambda p: jnp.zeros(p.shape, jnp.float32), state.params))
 
       def micro_batch(_, part):
         def value(params):
@@ -123,19 +152,22 @@ class TrainStep:
         return None, (value, measurements)
 
       _, (values, measurements) = jax.lax.scan(micro_batch, None, batch)
-      measured = {name: x.sum() for name, x in measurements.sums.items()}
-      measured |= {name: x.max() for name, x in measurements.maxima.items()}
-      return jax.tree.map(jax.freeze, totals), values.sum(), measured
+      found = _Gradient(
+          jax.tree.map(jax.freeze, totals), values.sum(), batch.completion_mask.any(),
+          {name: x.sum() for name, x in measurements.sums.items()},
+          {name: x.max() for name, x in measurements.maxima.items()})
+      return found if before is None else found.after(before)
 
-    def step(state, frozen, reference, batch):
-      totals, value, measurements = gradient(state, frozen, reference, batch)
-      norm = optax.tree.norm(totals)
-      finite = jnp.isfinite(value) & jnp.isfinite(norm)
+    def step(state, frozen, reference, counts, batch, before):
+      found = gradient(state, frozen, reference, counts, batch, before)
+      norm = optax.tree.norm(found.totals)
+      finite = jnp.isfinite(found.loss) & jnp.isfinite(norm)
       # Momentum would move a policy that learns nothing from its batch.
-      usable = finite & batch.completion_mask.any()
+      usable = finite & found.counts
       scale = clip_scale(norm, clip_norm)
       updates, optimizer_state = optimizer.update(
-          jax.tree.map(lambda g: g * scale, totals), state.optimizer, state.params, usable=usable)
+          jax.tree.map(lambda g: g * scale, found.totals), state.optimizer, state.params,
+          usable=usable)
       params = jax.tree.map(
           lambda p, u: jnp.where(usable, (p + u).astype(p.dtype), p), state.params, updates)
 
@@ -143,9 +175,9 @@ class TrainStep:
       coefficient = state.entropy_coefficient
       if steer_entropy is not None:
         coefficient = jnp.where(
-            usable, steer_entropy(coefficient, measurements["entropy"]), coefficient)
-      measurements |= {
-          "loss": value, "grad_norm": norm, "learning_rate": schedule(count),
+            usable, steer_entropy(coefficient, found.sums["entropy"]), coefficient)
+      measurements = found.sums | found.maxima | {
+          "loss": found.loss, "grad_norm": norm, "learning_rate": schedule(count),
           "skipped": (~finite).astype(jnp.float32),
           "entropy_coefficient": state.entropy_coefficient}
       return TrainState(
@@ -157,26 +189,54 @@ class TrainStep:
     def shardings(tree):
       return parameter_shardings(mesh, tree)
 
+    arguments = (shardings(state), shardings(frozen), shardings(reference), replicated(mesh),
+                 batch_sharding(mesh))
+    totals = _Gradient(shardings(state.params), *[replicated(mesh)] * 4)
+    # Batches of several shapes in one program would be as many programs as there are combinations.
+    self._begin = jax.jit(
+        partial(gradient, before=None), in_shardings=arguments, out_shardings=totals)
     self._step = jax.jit(
-        step, donate_argnums=0,
-        in_shardings=(shardings(state), shardings(frozen), shardings(reference),
-                      batch_sharding(mesh)),
+        partial(step, before=None), donate_argnums=0, in_shardings=arguments,
+        out_shardings=(shardings(state), replicated(mesh)))
+    self._step_after = jax.jit(
+        step, donate_argnums=(0, 5), in_shardings=(*arguments, totals),
         out_shardings=(shardings(state), replicated(mesh)))
 
   def __call__(
-      self, state: TrainState, batch: GroupedBatch) -> tuple[TrainState, dict[str, jax.Array]]:
-    placed = place_batch(self._mesh, batch, self._micro_batches)
-    return self._step(state, self._frozen, self._reference, placed)
+      self, state: TrainState, batch: GroupedBatch, later: GroupedBatch | None = None
+  ) -> tuple[TrainState, dict[str, jax.Array]]:
+    first, further = self._micro_batches
+    counts = place_counts(self._mesh, batch_counts(batch, *() if later is None else (later,)))
+    given = (self._frozen, self._reference, counts)
+    batch = place_batch(self._mesh, batch, first)
+    if later is None:
+      return self._step(state, *given, batch)
+    before = self._begin(state, *given, batch)
+    return self._step_after(
+        state, *given, place_batch(self._mesh, later, further), before)
 
-  def lower(self, state: Any, batch: GroupedBatch) -> jax.stages.Lowered:
-    """Lowers the step for abstract arguments.
+  def lower(
+      self, state: Any, batch: GroupedBatch, later: GroupedBatch | None = None
+  ) -> list[jax.stages.Lowered]:
+    """Lowers the step's programs for abstract arguments.
 
     Args:
       state: from `abstract_state`.
-      batch: shapes and dtypes of a batch.
+      batch, later: shapes and dtypes.
     """
-    def part(x):
-      shape = (self._micro_batches, x.shape[0] // self._micro_batches, *x.shape[1:])
-      return jax.ShapeDtypeStruct(shape, x.dtype, sharding=batch_sharding(self._mesh))
+    def in_parts(batch, parts):
+      return jax.tree.map(lambda x: jax.ShapeDtypeStruct(
+          (parts, x.shape[0] // parts, *x.shape[1:]), x.dtype,
+          sharding=batch_sharding(self._mesh)), batch)
 
-    return self._step.lower(state, self._frozen, self._reference, jax.tree.map(part, batch))
+    count = jax.ShapeDtypeStruct((), jnp.float32, sharding=replicated(self._mesh))
+    given = (self._frozen, self._reference, Counts(count, count))
+    batch = in_parts(batch, self._micro_batches[0])
+    if later is None:
+      return [self._step.lower(state, *given, batch)]
+    begin = self._begin.lower(state, *given, batch)
+    before = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), begin.out_info)
+    before = replace(before, totals=sharded_shapes(self._mesh, before.totals))
+    return [begin, self._step_after.lower(
+        state, *given, in_parts(later, self._micro_batches[1]), before)]

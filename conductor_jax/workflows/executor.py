@@ -57,15 +57,17 @@ class Executor:
     self._share = share_identical_calls
 
   async def run(
-      self, workflow: Workflow, question: str, *, seed: int, group: RunGroup | None = None
+      self, workflow: Workflow, question: str, *, seed: int, group: RunGroup | None = None,
+      previous: tuple[str, str] | None = None
   ) -> Transcript:
     """Runs every step whose seen steps brought answers; independent steps run at the same time.
 
     Args:
-      workflow: the plan.
+      workflow: the plan, of one step at least.
       question: the task's question.
       seed: fixes the seeds of all calls.
       group: the runs it belongs to, all of the same question; None for one of its own.
+      previous: subtask and answer of the last step of the round before, for the steps that see it.
 
     Returns:
       What happened. A step is skipped if a step it sees brought no answer, so a failure costs only
@@ -76,7 +78,7 @@ class Executor:
     """
     deadline = (None if self._deadline is None
                 else asyncio.get_running_loop().time() + self._deadline)
-    run = _Run(workflow, question, seed, group or RunGroup(), deadline)
+    run = _Run(workflow, question, seed, group or RunGroup(), deadline, previous)
     with self._client.spans.workflow(len(workflow.steps)) as span:
       await self._run_steps(run, [i for i, step in enumerate(workflow.steps) if not step.sees])
       last = run.calls[-1]
@@ -109,7 +111,7 @@ class Executor:
             usage=Usage(), latency=0.0, attempts=0, outcome="skipped",
             error=f"a step it sees brought no answer: {record.worker} was {record.outcome}")
     with self._client.spans.step(self.pool.workers[step.worker].name, index) as span:
-      if self._share and not step.sees:
+      if self._share and not step.sees and not step.sees_previous:
         record = await self._shared(run, index)
       else:
         record = await self._ask(run, index)
@@ -121,6 +123,8 @@ class Executor:
     """Asks a step's worker, with what it sees shortened until it fits."""
     step, steps = run.workflow.steps[index], run.workflow.steps
     seen = [(steps[earlier].subtask, run.calls[earlier].response) for earlier in step.sees]
+    if step.sees_previous and run.previous is not None:
+      seen.insert(0, run.previous)
     messages = whole = self._messages(run.question, seen, step.subtask)
     room = _room(self.pool.workers[step.worker])
     if room is not None and (excess := context_bytes(whole) - room) > 0:
@@ -159,9 +163,9 @@ class _Run:
 
   def __init__(
       self, workflow: Workflow, question: str, seed: int, group: RunGroup,
-      deadline: float | None):
+      deadline: float | None, previous: tuple[str, str] | None):
     self.workflow, self.question, self.seed = workflow, question, seed
-    self.group, self.deadline = group, deadline
+    self.group, self.deadline, self.previous = group, deadline, previous
     self.calls: list[CallRecord | None] = [None] * len(workflow.steps)
     # Of each step, how many of those it sees have not ended.
     self._awaited = [len(step.sees) for step in workflow.steps]

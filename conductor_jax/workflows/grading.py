@@ -4,6 +4,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from operator import itemgetter
+from typing import NamedTuple
 
 from conductor_jax.gather import gather_all
 from conductor_jax.tasks.graders import Graders
@@ -15,8 +16,24 @@ from conductor_jax.workflows.workflow import Workflow
 _log = logging.getLogger(__name__)
 
 
+class PlannedRun(NamedTuple):
+  """A workflow that is to be run.
+
+  Attributes:
+    task: the question.
+    workflow: the plan.
+    seed: fixes the run, whatever else runs beside it.
+    previous: see `Executor.run`.
+  """
+
+  task: Task
+  workflow: Workflow
+  seed: int
+  previous: tuple[str, str] | None = None
+
+
 async def run_and_grade(
-    executor: Executor, graders: Graders, runs: Sequence[tuple[Task, Workflow, int]]
+    executor: Executor, graders: Graders, runs: Sequence[PlannedRun]
 ) -> list[tuple[Transcript, Grade | None]]:
   """Runs every workflow on its task, all at once, and grades what comes out.
 
@@ -25,7 +42,7 @@ async def run_and_grade(
   Args:
     executor: runs the workflows; bounds on calls in flight are its client's.
     graders: judge the answers.
-    runs: (task, workflow, seed). A seed fixes its run, whatever else runs beside it.
+    runs: what is to be run.
 
   Returns:
     One transcript and grade per run, in order. The grade is None where there is no verdict on the
@@ -34,17 +51,18 @@ async def run_and_grade(
   """
   groups: dict[str, RunGroup] = defaultdict(RunGroup)
   # Long plans begin first: nothing else could make up for their delay.
-  order = sorted(range(len(runs)), key=lambda i: -runs[i][1].depth)
+  order = sorted(range(len(runs)), key=lambda i: -runs[i].workflow.depth)
   results = await gather_all(
-      _run_one(executor, graders, *runs[i], groups[runs[i][0].question]) for i in order)
+      _run_one(executor, graders, runs[i], groups[runs[i].task.question]) for i in order)
   return [result for _, result in sorted(zip(order, results, strict=True), key=itemgetter(0))]
 
 
 async def _run_one(
-    executor: Executor, graders: Graders, task: Task, workflow: Workflow, seed: int,
-    group: RunGroup
+    executor: Executor, graders: Graders, planned: PlannedRun, group: RunGroup
 ) -> tuple[Transcript, Grade | None]:
-  transcript = await executor.run(workflow, task.question, seed=seed, group=group)
+  task = planned.task
+  transcript = await executor.run(
+      planned.workflow, task.question, seed=planned.seed, group=group, previous=planned.previous)
   if transcript.unavailable:
     return transcript, None
   if transcript.answer is None:

@@ -1,65 +1,190 @@
-"""What the conductor is asked."""
+"""What the conductor is asked.
 
-from conductor_jax.workflows.lists import Access
+The contents are those of RL Conductor's prompt (arXiv 2512.04388): how a question is answered, what
+a step is, the format, examples, the question, and the models as mere numbers.
+"""
 
-_SYSTEM = """\
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from transformers import PreTrainedTokenizerBase
+
+from conductor_jax.errors import UserError
+from conductor_jax.workflows.context import shorten
+from conductor_jax.workflows.lists import Access, PlanFormat
+
+_TASK = """\
 A question is answered by asking language models of different skills, step by step, and you plan \
-the steps. A step is a model, a subtask and an access list. A subtask tells its model in plain \
-words what to do: solve the question or a part of it, check or refine an earlier answer, or \
-prepare a later step. The first model sees the question and its subtask; a later one also sees \
-the subtasks and answers of the steps its access list opens. The last answer goes to the user.
+the steps. A step is a model{more}. {subtask}{sees} The last answer goes to the user.
 
-Think first if it helps. Then write three Python lists of equal length, with one entry per step, \
-{max_steps} at most:
+Think first if it helps. Then write {lists}, with one entry per step, {max_steps} at most:
 
-model_id = [number of the model, ...]
-subtasks = ["what it does", ...]
-access_list = [{entry}, ...]
+{format}{meaning}"""
 
-{meaning}"""
-
+_SUBTASK = """\
+A subtask tells its model in plain words what to do: solve the question or a part of it, check or \
+refine an earlier answer, or prepare a later step. The first model sees the question and its \
+subtask; """
+_NO_SUBTASK = "Every model sees the question and is asked to answer it; "
+# By whether there are subtasks and access lists: what else a step is, and what its model sees.
+_STEP: dict[tuple[bool, bool], tuple[str, str]] = {
+    (True, True): (
+        ", a subtask and an access list",
+        "a later one also sees the subtasks and answers of the steps its access list opens."),
+    (True, False): (" and a subtask", "so does every later one."),
+    (False, True): (
+        " and an access list",
+        "a later one also sees the answers of the steps its access list opens."),
+    (False, False): ("", "it sees no other answer."),
+}
 _ACCESS: dict[Access, tuple[str, str]] = {
     "binary": ('[] or ["all"]', 'Access `[]` opens no earlier step, `["all"]` opens all of them.'),
     "positions": (
         "[earlier steps]", "Steps are counted from 0; access `[]` opens no earlier step."),
 }
+_LISTS = {1: "a Python list", 2: "two Python lists of equal length",
+          3: "three Python lists of equal length"}
+
+_PREVIOUS = """\
+A plan has been tried before, and you see the last answer it got. Either that answer goes to the \
+user as it is: then write the lists without entries. Or write another plan{opens}."""
+_OPENS = ', whose access `["all"]` also opens that answer'
+
+_NO_ANSWER = "(no answer)"
 
 
-def conductor_messages(
-    question: str, *, workers: int, max_steps: int, access: Access = "binary"
-) -> list[dict[str, str]]:
-  """The chat that a conductor continues.
+@dataclass(frozen=True)
+class Shot:
+  """An example in the prompt.
 
-  Workers appear as "Model 0", "Model 1", …: names, sizes and prices stay hidden, so what each
-  can do has to be learnt (RL Conductor, arXiv 2512.04388).
-
-  Args:
-    question: the user's question.
-    workers: how many workers are on offer.
-    max_steps: the most steps a plan may have.
-    access: which entries the access list takes.
-
-  Returns:
-    A system and a user message.
+  Attributes:
+    question: what is asked.
+    models: the numbers of the models it offers.
+    completion: the plan as it is to be written.
   """
-  entry, meaning = _ACCESS[access]
-  models = ", ".join(f"Model {worker}" for worker in range(workers))
-  return [
-      {"role": "system",
-       "content": _SYSTEM.format(max_steps=max_steps, entry=entry, meaning=meaning)},
-      {"role": "user", "content": f"Question: {question}\n\nAvailable models: {models}"},
-  ]
+
+  question: str
+  models: Sequence[int]
+  completion: str
 
 
-def conductor_prompt(
-    tokenizer, question: str, *, workers: int, max_steps: int, access: Access = "binary"
-) -> list[int]:
-  """The tokens that a conductor continues: its messages in the tokenizer's chat template.
+@dataclass(frozen=True)
+class PromptTemplate:
+  """A conductor's prompt, but for the question.
 
-  Args:
-    tokenizer: a transformers tokenizer with a chat template.
-    question, workers, max_steps, access: as in `conductor_messages`.
+  Attributes:
+    format: what plans are made of.
+    shots: the examples.
+    prefill: how the conductor's turn begins, not sampled and not trained.
   """
-  messages = conductor_messages(question, workers=workers, max_steps=max_steps, access=access)
-  return tokenizer.apply_chat_template(
-      messages, add_generation_prompt=True, tokenize=True, return_dict=False)
+
+  format: PlanFormat
+  shots: tuple[Shot, ...] = ()
+  prefill: str = ""
+
+  def messages(
+      self, question: str, models: Sequence[int], *, previous: str | None = None
+  ) -> list[dict[str, str]]:
+    """The chat that a conductor continues.
+
+    Models appear as "Model 0", "Model 1", …: names, sizes and prices stay hidden, so what each can
+    do has to be learnt.
+
+    Args:
+      question: the user's.
+      models: the numbers of those on offer.
+      previous: the last answer of the round before, None in the first round.
+
+    Returns:
+      A system and a user message.
+    """
+    system = self._system
+    if previous is not None:
+      system += "\n\n" + _PREVIOUS.format(
+          opens=_OPENS if self.format.access != "none" else "")
+    for number, shot in enumerate(self.shots, start=1):
+      system += (f"\n\nExample {number}\n\n{_asked(shot.question, shot.models)}\n\n"
+                 f"{self.prefill}{shot.completion}")
+    return [{"role": "system", "content": system},
+            {"role": "user", "content": _asked(question, models, previous)}]
+
+  @property
+  def _system(self) -> str:
+    format = self.format
+    access = format.access != "none"
+    entry, meaning = _ACCESS.get(format.access, ("", ""))
+    more, sees = _STEP[format.subtasks, access]
+    lists = {"model_id": "[number of the model, ...]", "subtasks": '["what it does", ...]',
+             "access_list": f"[{entry}, ...]"}
+    return _TASK.format(
+        more=more, subtask=_SUBTASK if format.subtasks else _NO_SUBTASK, sees=sees,
+        lists=_LISTS[len(format.names)], max_steps=format.max_steps,
+        format="\n".join(f"{name} = {lists[name]}" for name in format.names),
+        meaning=f"\n\n{meaning}" if access else "")
+
+  def tokens(
+      self, tokenizer: PreTrainedTokenizerBase, question: str, models: Sequence[int], *,
+      previous: str | None = None, limit: int | None = None
+  ) -> list[int]:
+    """The tokens that a conductor continues, the prefill at their end.
+
+    Args:
+      tokenizer: has a chat template.
+      question, models, previous: as in `messages`.
+      limit: tokens that there may be; the beginning of the previous answer is left out where there
+        would be more. What is too long all the same is returned as it is.
+    """
+    whole = text = None if previous is None else previous if previous.strip() else _NO_ANSWER
+    excess = 0
+    while True:
+      tokens = tokenizer.apply_chat_template(
+          self.messages(question, models, previous=text), add_generation_prompt=True,
+          tokenize=True, return_dict=False)
+      tokens += tokenizer.encode(self.prefill, add_special_tokens=False)
+      if text is None or limit is None or len(tokens) <= limit:
+        return tokens
+      # A token is a byte at least, so this is never too much.
+      excess += len(tokens) - limit
+      (_, shorter), = shorten([("", whole)], excess)
+      if len(shorter) >= len(text):
+        return tokens
+      text = shorter
+
+  def check_prefill(
+      self, tokenizer: PreTrainedTokenizerBase, question: str, models: Sequence[int],
+      completion: str
+  ) -> None:
+    """Refuses a prefill that merges with what stands before or after it.
+
+    The conductor would be trained to go on from tokens that its tokenizer never makes of a text.
+
+    Args:
+      tokenizer: has a chat template.
+      question, models: as in `messages`.
+      completion: what a conductor may write after the prefill.
+
+    Raises:
+      UserError: says at which end, and what helps.
+    """
+    def encode(text: str) -> list[int]:
+      return tokenizer.encode(text, add_special_tokens=False)
+
+    if not self.prefill:
+      return
+    chat = tokenizer.apply_chat_template(
+        self.messages(question, models), add_generation_prompt=True, tokenize=False)
+    prefill = encode(self.prefill)
+    for whole, parts, side in (
+        (chat + self.prefill, encode(chat) + prefill, "the chat template before it"),
+        (self.prefill + completion, prefill + encode(completion), "the plan after it")):
+      if encode(whole) != parts:
+        raise UserError(
+            f"--config.workflow.prefill={self.prefill!r}: the tokenizer joins it with {side}: "
+            "begin it with a letter, and end it with a full stop and a line break")
+
+
+def _asked(question: str, models: Sequence[int], previous: str | None = None) -> str:
+  """The user's part."""
+  parts = [f"Question: {question}", *([] if previous is None else [f"Answer so far: {previous}"]),
+           f"Available models: {', '.join(f'Model {number}' for number in models)}"]
+  return "\n\n".join(parts)

@@ -15,7 +15,8 @@ class Transcript:
   Attributes:
     workflow: the plan.
     calls: one record per step, in step order.
-    answer: the last step's answer, None if it brought none.
+    answer: the last step's answer, None if it brought none. Of a workflow without steps that of
+      the round before.
     usage: the sum over the calls.
   """
 
@@ -28,6 +29,24 @@ class Transcript:
   def unavailable(self) -> bool:
     """Whether infrastructure or the budget, not the plan, kept an answer away."""
     return any(call.outcome in ("unavailable", "over_budget") for call in self.calls)
+
+  @property
+  def seconds(self) -> float:
+    """How long the workers took, see `longest_way`."""
+    return longest_way(self.workflow, [call.latency for call in self.calls])
+
+
+def longest_way(workflow: Workflow, latencies: Sequence[float]) -> float:
+  """Seconds from the first call to the end of the last, where no call waits but for what it sees.
+
+  Args:
+    workflow: the plan.
+    latencies: seconds of each step's call.
+  """
+  ends: list[float] = []
+  for step, latency in zip(workflow.steps, latencies, strict=True):
+    ends.append(latency + max((ends[earlier] for earlier in step.sees), default=0.0))
+  return max(ends, default=0.0)
 
 
 def refuse_over_budget(transcripts: Iterable[Transcript | None]) -> None:

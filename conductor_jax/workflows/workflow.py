@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+# What a worker is asked where a plan, or who plans, writes no subtasks.
+PLAIN_SUBTASK = "Answer the question."
+
 
 @dataclass(frozen=True)
 class Step:
@@ -13,28 +16,29 @@ class Step:
     worker: the worker's id in the pool on offer.
     subtask: what the worker is asked to do, in natural language.
     sees: the earlier steps whose subtask and answer the worker is shown, ascending.
+    sees_previous: whether it is shown, before these, the last step of the round before.
   """
 
   worker: int
   subtask: str
   sees: tuple[int, ...] = ()
+  sees_previous: bool = False
 
 
 @dataclass(frozen=True)
 class Workflow:
   """Steps in order; the last step's answer is the workflow's.
 
-  `sees` holds earlier steps only, so a workflow is a directed acyclic graph by construction.
+  `sees` holds earlier steps only, so a workflow is a directed acyclic graph by construction. One
+  without steps is a later round's alone: the answer of the round before stays as it is.
 
   Raises:
-    ValueError: no steps, or a step that sees itself, a later step, or one step twice.
+    ValueError: a step that sees itself, a later step, or one step twice.
   """
 
   steps: tuple[Step, ...]
 
   def __post_init__(self):
-    if not self.steps:
-      raise ValueError("a workflow needs at least one step")
     for index, step in enumerate(self.steps):
       if list(step.sees) != sorted(set(step.sees)) or any(not 0 <= s < index for s in step.sees):
         raise ValueError(f"step {index} may see distinct earlier steps only, got {step.sees}")
@@ -51,7 +55,7 @@ class Workflow:
   @property
   def depth(self) -> int:
     """Steps that must run one after the other, at most."""
-    return max(self.heights)
+    return max(self.heights, default=0)
 
 
 @dataclass(frozen=True)
