@@ -149,7 +149,8 @@ def _pack(config: ConfigDict, rounds: list[list[list[Rollout]]], pad: int) -> Ba
     return (packed,)
   blank = Group([pad], [np.zeros(1, np.int32)], [np.zeros(1, np.float32)], np.zeros(1),
                 np.zeros(1, bool))
-  return packed, pack([*later, *[blank] * (rows - len(later))], pad=pad)
+  # Answers make prompts of many lengths, and every width is compiled for.
+  return packed, pack([*later, *[blank] * (rows - len(later))], pad=pad, prompt_multiple=64)
 
 
 def _advantages(

@@ -92,7 +92,8 @@ def mean_over_tokens(
 
 
 def pack(
-    groups: Sequence[Group], *, pad: int, multiple: int = 8, samples_per_row: int = 0
+    groups: Sequence[Group], *, pad: int, multiple: int = 8, prompt_multiple: int = 8,
+    samples_per_row: int = 0
 ) -> GroupedBatch:
   """Packs groups of equal size; a row holds a group, or an equal part of one.
 
@@ -101,7 +102,8 @@ def pack(
   Args:
     groups: what was rolled out. Rejected rollouts keep their place and are masked out.
     pad: token id that fills the gaps.
-    multiple: see `padded_width`.
+    multiple: of the width of completions, see `padded_width`.
+    prompt_multiple: of the width of prompts.
     samples_per_row: completions in a row; 0 for the whole group.
 
   Raises:
@@ -116,7 +118,7 @@ def pack(
     raise ValueError(f"a group of {size} cannot be split into rows of {samples}")
   prompts = [group.prompt_tokens for group in groups for _ in range(size // samples)]
   tokens = [t for group in groups for t in group.completion_tokens]
-  width = padded_width(max(map(len, prompts)), multiple)
+  width = padded_width(max(map(len, prompts)), prompt_multiple)
   length = padded_width(max(1, *map(len, tokens)), multiple)
   prompt_tokens, prompt_mask = pad_right(prompts, width, pad)
   completion_tokens, completion_mask = pad_right(tokens, length, pad)

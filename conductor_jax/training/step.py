@@ -1,7 +1,7 @@
 """One optimizer step, for any loss over the statistics of `GroupedBatch`es."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -158,8 +158,7 @@ class TrainStep:
           {name: x.max() for name, x in measurements.maxima.items()})
       return found if before is None else found.after(before)
 
-    def step(state, frozen, reference, counts, batch, before):
-      found = gradient(state, frozen, reference, counts, batch, before)
+    def finish(state, found):
       norm = optax.tree.norm(found.totals)
       finite = jnp.isfinite(found.loss) & jnp.isfinite(norm)
       # Momentum would move a policy that learns nothing from its batch.
@@ -189,31 +188,36 @@ class TrainStep:
     def shardings(tree):
       return parameter_shardings(mesh, tree)
 
+    def step(state, *arguments):
+      return finish(state, gradient(state, *arguments, before=None))
+
     arguments = (shardings(state), shardings(frozen), shardings(reference), replicated(mesh),
                  batch_sharding(mesh))
-    totals = _Gradient(shardings(state.params), *[replicated(mesh)] * 4)
-    # Batches of several shapes in one program would be as many programs as there are combinations.
-    self._begin = jax.jit(
-        partial(gradient, before=None), in_shardings=arguments, out_shardings=totals)
+    stepped = (shardings(state), replicated(mesh))
+    found = _Gradient(shardings(state.params), *[replicated(mesh)] * 4)
     self._step = jax.jit(
-        partial(step, before=None), donate_argnums=0, in_shardings=arguments,
-        out_shardings=(shardings(state), replicated(mesh)))
-    self._step_after = jax.jit(
-        step, donate_argnums=(0, 5), in_shardings=(*arguments, totals),
-        out_shardings=(shardings(state), replicated(mesh)))
+        step, donate_argnums=0, in_shardings=arguments, out_shardings=stepped)
+    # The same for two batches. In one program there would have to be one for each combination of
+    # their shapes.
+    self._begin = jax.jit(
+        partial(gradient, before=None), in_shardings=arguments, out_shardings=found)
+    self._go_on = jax.jit(
+        gradient, donate_argnums=5, in_shardings=(*arguments, found), out_shardings=found)
+    self._finish = jax.jit(
+        finish, donate_argnums=0, in_shardings=(shardings(state), found), out_shardings=stepped)
 
   def __call__(
       self, state: TrainState, batch: GroupedBatch, later: GroupedBatch | None = None
   ) -> tuple[TrainState, dict[str, jax.Array]]:
-    first, further = self._micro_batches
-    counts = place_counts(self._mesh, batch_counts(batch, *() if later is None else (later,)))
-    given = (self._frozen, self._reference, counts)
-    batch = place_batch(self._mesh, batch, first)
+    parts, later_parts = self._micro_batches
+    counts = batch_counts(batch, *() if later is None else (later,))
+    arguments = (state, self._frozen, self._reference, place_counts(self._mesh, counts))
+    batch = place_batch(self._mesh, batch, parts)
     if later is None:
-      return self._step(state, *given, batch)
-    before = self._begin(state, *given, batch)
-    return self._step_after(
-        state, *given, place_batch(self._mesh, later, further), before)
+      return self._step(*arguments, batch)
+    found = self._begin(*arguments, batch)
+    found = self._go_on(*arguments, place_batch(self._mesh, later, later_parts), found)
+    return self._finish(state, found)
 
   def lower(
       self, state: Any, batch: GroupedBatch, later: GroupedBatch | None = None
@@ -230,13 +234,12 @@ class TrainStep:
           sharding=batch_sharding(self._mesh)), batch)
 
     count = jax.ShapeDtypeStruct((), jnp.float32, sharding=replicated(self._mesh))
-    given = (self._frozen, self._reference, Counts(count, count))
+    arguments = (state, self._frozen, self._reference, Counts(count, count))
     batch = in_parts(batch, self._micro_batches[0])
     if later is None:
-      return [self._step.lower(state, *given, batch)]
-    begin = self._begin.lower(state, *given, batch)
-    before = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), begin.out_info)
-    before = replace(before, totals=sharded_shapes(self._mesh, before.totals))
-    return [begin, self._step_after.lower(
-        state, *given, in_parts(later, self._micro_batches[1]), before)]
+      return [self._step.lower(*arguments, batch)]
+    begin = self._begin.lower(*arguments, batch)
+    found = sharded_shapes(self._mesh, jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), begin.out_info))
+    go_on = self._go_on.lower(*arguments, in_parts(later, self._micro_batches[1]), found)
+    return [begin, go_on, self._finish.lower(state, found)]
