@@ -19,7 +19,7 @@ from conductor_jax.workflows.grading import PlannedRun, run_and_grade
 from conductor_jax.workflows.lists import parse_lists
 from conductor_jax.workflows.prompts import PromptTemplate
 from conductor_jax.workflows.transcript import Transcript, refuse_over_budget
-from conductor_jax.workflows.workflow import ParsedPlan, ParseFailure, Workflow
+from conductor_jax.workflows.workflow import ParsedPlan, ParseFailure, Step, Workflow
 
 # Of a task's reference in a record: that of a coding task is all of its tests.
 _REFERENCE_CHARACTERS = 1000
@@ -155,7 +155,7 @@ class Conductor:
   def __init__(
       self, *, sampler: Sampler, tokenizer, template: PromptTemplate, executor: Executor,
       graders: Graders, reward_values: RewardValues, temperature: float, max_prompt: int,
-      recursion: Recursion = Recursion()
+      recursion: Recursion = Recursion(), empty_access: bool = False
   ):
     """Args:
       sampler: holds the weights.
@@ -167,6 +167,8 @@ class Conductor:
       temperature: of `sample`, where the call names none.
       max_prompt: tokens that the policy reads at most. Previous answers are shortened to it.
       recursion: of `roll_out` with a second round.
+      empty_access: whether plans run without their access lists, so that no step sees another:
+        what these are worth is measured so.
     """
     self._sampler = sampler
     self._tokenizer = tokenizer
@@ -177,6 +179,7 @@ class Conductor:
     self._temperature = temperature
     self._max_prompt = max_prompt
     self._recursion = recursion
+    self._empty_access = empty_access
 
   async def roll_out(
       self, task: Task, seeds: np.ndarray, offer: Offer, *, recursive: bool = False
@@ -298,8 +301,9 @@ class Conductor:
         previous=turn.before is not None)
     if isinstance(plan, ParseFailure):
       return replace(plan, position=max(plan.position - len(prefill), 0))
-    steps = tuple(replace(step, worker=turn.offer.worker(step.worker))
-                  for step in plan.workflow.steps)
+    steps = tuple(
+        Step(turn.offer.worker(step.worker), step.subtask) if self._empty_access
+        else replace(step, worker=turn.offer.worker(step.worker)) for step in plan.workflow.steps)
     spans = {key: (start - len(prefill), end - len(prefill))
              for key, (start, end) in plan.spans.items()}
     return ParsedPlan(Workflow(steps), spans)

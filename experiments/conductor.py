@@ -75,20 +75,23 @@ def _vllm_sampler(run: Run, policy: Policy) -> VllmSampler:
       merge=merge if config.model.lora_rank else None, share_device=options.share_device)
 
 
-def make_conductor(run: Run, sampler: Sampler, graders: Graders) -> Conductor:
-  """The conductor of a run."""
+def make_conductor(
+    run: Run, sampler: Sampler, graders: Graders, *, empty_access: bool = False) -> Conductor:
+  """The conductor of a run; `empty_access` as there."""
   config, recursion = run.config, run.config.grpo.recursion
   return Conductor(
       sampler=sampler, tokenizer=run.chat.tokenizer, template=run.chat.template,
       executor=run.executor, graders=graders, reward_values=RewardValues(**config.reward),
       temperature=config.rollout.temperature, max_prompt=config.rollout.max_prompt_tokens,
-      recursion=Recursion(recursion.discount, recursion.first_reward))
+      recursion=Recursion(recursion.discount, recursion.first_reward), empty_access=empty_access)
 
 
-def conductor_strategy(run: Run, conductor: Conductor, variant: str = "") -> ConductorStrategy:
+def conductor_strategy(
+    run: Run, conductor: Conductor, *, name: str = "conductor", variant: str = ""
+) -> ConductorStrategy:
   """The conductor as it answers held-out questions; `variant` says which policy it is."""
   config = run.config
   return ConductorStrategy(
       conductor, run.offers.heldout, temperature=config.evaluation.temperature,
       max_prompt=config.rollout.max_prompt_tokens, max_rounds=config.workflow.max_rounds,
-      max_dollars=config.workflow.max_dollars, variant=variant)
+      max_dollars=config.workflow.max_dollars, name=name, variant=variant)

@@ -66,7 +66,8 @@ class Setting:
   variants: Mapping[str, str]
 
 
-def _conductor(setting: Setting) -> Strategy:
+def _conductor(
+    setting: Setting, name: str = "conductor", *, empty_access: bool = False) -> Strategy:
   """The policy of a training run, or the configured weights as they are."""
   config = setting.config.copy_and_resolve_references()
   if setting.run is not None:
@@ -86,7 +87,8 @@ def _conductor(setting: Setting) -> Strategy:
   sampler = setting.stack.enter_context(open_sampler(run, policy))
   sampler.stage(policy.whole(policy.trained), version)
   portal.call(sampler.load)
-  return conductor_strategy(run, make_conductor(run, sampler, setting.graders), variant)
+  conductor = make_conductor(run, sampler, setting.graders, empty_access=empty_access)
+  return conductor_strategy(run, conductor, name=name, variant=variant)
 
 
 def _best_single_worker(setting: Setting) -> Strategy:
@@ -118,8 +120,11 @@ def _random_plan(setting: Setting) -> Strategy:
       format=PlanFormat(options.max_steps, options.access, options.subtasks))
 
 
+_WITHOUT_ACCESS = "conductor_without_access"
 STRATEGIES: Mapping[str, Callable[[Setting], Strategy]] = MappingProxyType({
     "conductor": _conductor,
+    # The same plans with their access lists emptied before they run.
+    _WITHOUT_ACCESS: partial(_conductor, name=_WITHOUT_ACCESS, empty_access=True),
     "best_single_worker": _best_single_worker,
     "random_plan": _random_plan,
 })
@@ -162,8 +167,9 @@ def check_policy(names: Sequence[str], config: ConfigDict, run: Path | None) -> 
   Raises:
     UserError: says what to name.
   """
-  if "conductor" in names and run is None and not config.model.weights:
-    raise UserError("--strategies=conductor needs a policy: name a training run with --run, or "
+  asked = {"conductor", _WITHOUT_ACCESS} & set(names)
+  if asked and run is None and not config.model.weights:
+    raise UserError(f"--strategies={min(asked)} needs a policy: name a training run with --run, or "
                     "weights with --config.model.weights")
 
 

@@ -19,7 +19,8 @@ class ConductorStrategy:
 
   def __init__(
       self, conductor: Conductor, offers: OfferLaw, *, temperature: float, max_prompt: int,
-      max_rounds: int = 1, max_dollars: float = 0.0, variant: str = ""):
+      max_rounds: int = 1, max_dollars: float = 0.0, name: str = "conductor",
+      variant: str = ""):
     """Args:
       conductor: the policy, its workers and its graders.
       offers: which workers a question's plans may use.
@@ -28,9 +29,10 @@ class ConductorStrategy:
       max_rounds: plans at most. After each the policy sees the answer and keeps it, or writes
         another one.
       max_dollars: no further round begins once a task's workers have cost as much; 0 for any.
+      name: what reports call it.
       variant: which policy it is.
     """
-    self.name, self.variant = "conductor", variant
+    self.name, self.variant = name, variant
     self._conductor = conductor
     self._offers = offers
     self._temperature = temperature
