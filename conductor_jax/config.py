@@ -346,9 +346,10 @@ def default_config() -> ConfigDict:
               "worker_entropy_bits": 0.3,
               "steps_per_plan": 0.0,
               "access_density": 0.0,
-              # At most this share of a group's plans that another one equals, and of groups whose
-              # rewards are equal without being right.
-              "duplicate_plans": 0.95,
+              # At most this share of a group's plans that equal an earlier one and are wrong, and
+              # of groups in which all are wrong alike; 1 is off. Plans that are equal and right
+              # are what a policy ends with that has learned its task.
+              "wrong_duplicates": 0.6,
               "failed_groups": 0.9,
           },
       },

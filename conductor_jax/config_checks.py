@@ -62,6 +62,7 @@ _NOT_NEGATIVE = (
     "pool.budget.dollars", "pool.budget.tokens", "pool.budget.calls", "workflow.deadline",
     "workflow.few_shot", "workflow.max_dollars", "reward.per_dollar",
     "reward.per_thousand_tokens", "reward.per_second", "report.collapse.iterations",
+    "report.collapse.worker_entropy_bits", "report.collapse.steps_per_plan",
     "rollout.max_staleness", "rollout.extra_groups", "sft.steps", "grpo.samples_per_row",
     "grpo.kl_coefficient", "grpo.entropy_coefficient", "grpo.entropy_target",
 )
@@ -145,6 +146,9 @@ def check_config(config: ConfigDict) -> None:
     _check_open_pool(config, refuse)
   if config.pool.source == "listed":
     _check_listed_pool(config, refuse)
+  for name in ("parse_rate", "access_density", "wrong_duplicates", "failed_groups"):
+    if not 0 <= config.report.collapse[name] <= 1:
+      refuse(f"report.collapse.{name}", "must be a share, from 0 to 1")
   for key in ("sft.warmup_fraction", "optimizer.warmup_fraction"):
     if not 0 <= value(key) < 1:
       refuse(key, "must be at least 0 and below 1")

@@ -15,6 +15,8 @@ import json
 import re
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -28,7 +30,7 @@ from rich.table import Table
 
 from conductor_jax.models.padding import padded_width
 from conductor_jax.models.shapes import parameter_count
-from conductor_jax.training.batch import GroupedBatch
+from conductor_jax.training.batch import LATER_PROMPT_MULTIPLE, GroupedBatch
 from conductor_jax.training.roofline import StepShape, roofline
 from experiments.policy import Policy, abstract_policy, attention_of, open_mesh
 from experiments.program import run
@@ -45,11 +47,12 @@ _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _NEEDED = re.compile(r"\(([\d.]+)([KMGT])\) exceeds available|Used ([\d.]+)([KMGT]) of [\d.]+")
 
 
-def step_shape(config: ConfigDict, policy: Policy) -> StepShape:
-  """The GRPO step of a config, its lengths rounded up as batches are packed."""
+def step_shapes(config: ConfigDict, policy: Policy) -> list[StepShape]:
+  """What a GRPO step of a config works off, its lengths rounded up as batches are packed: the first
+  rounds, and the second ones where there are any."""
   grpo, rollout, model = config.grpo, config.rollout, config.model
   samples = grpo.samples_per_row or grpo.group_size
-  return StepShape(
+  first = StepShape(
       config=policy.shape, rows=grpo.prompts * grpo.group_size // samples, samples=samples,
       prompt=padded_width(rollout.max_prompt_tokens, 8),
       completion=padded_width(rollout.max_completion_tokens, 8),
@@ -57,22 +60,27 @@ def step_shape(config: ConfigDict, policy: Policy) -> StepShape:
       compute_bytes=jnp.dtype(model.compute_dtype).itemsize,
       stored_bytes=jnp.dtype(model.param_dtype).itemsize, adapter_weights=policy.adapter_weights,
       reference=grpo.kl_coefficient > 0)
+  questions = round(grpo.recursion.share * grpo.prompts)
+  if not questions:
+    return [first]
+  return [first, replace(
+      first, rows=questions * grpo.group_size, samples=1,
+      prompt=padded_width(rollout.max_prompt_tokens, LATER_PROMPT_MULTIPLE),
+      micro_batches=grpo.recursion.micro_batches)]
 
 
 def lower_step(
-    config: ConfigDict, policy: Policy, shape: StepShape) -> list[jax.stages.Lowered]:
+    config: ConfigDict, policy: Policy, shapes: Sequence[StepShape]) -> list[jax.stages.Lowered]:
   """Lowers the programs of the config's GRPO step for shapes: nothing is allocated."""
   step, state = grpo_step(
-      config, policy, policy.trained if shape.reference else None, compile_only=True)
-  batches = [_batch(shape.rows, shape.samples, shape)]
-  if later := round(config.grpo.recursion.share * config.grpo.prompts):
-    batches.append(_batch(later * config.grpo.group_size, 1, shape))
-  return step.lower(state, *batches)
+      config, policy, policy.trained if shapes[0].reference else None, compile_only=True)
+  return step.lower(state, *map(_batch, shapes))
 
 
-def _batch(rows: int, samples: int, shape: StepShape) -> GroupedBatch:
+def _batch(shape: StepShape) -> GroupedBatch:
   """A batch in shapes, every length at its limit."""
-  prompts, completions = (rows, shape.prompt), (rows, samples, shape.completion)
+  prompts = (shape.rows, shape.prompt)
+  completions = (shape.rows, shape.samples, shape.completion)
   return GroupedBatch(
       prompt_tokens=jax.ShapeDtypeStruct(prompts, jnp.int32),
       prompt_mask=jax.ShapeDtypeStruct(prompts, bool),
@@ -110,12 +118,15 @@ def measure(config: ConfigDict, topology: Topology) -> dict[str, Any]:
     UserError: the mesh does not fit the topology.
   """
   policy = abstract_policy(config, open_mesh(config, topology.devices))
-  shape = step_shape(config, policy)
+  shapes = step_shapes(config, policy)
+  shape = shapes[0]
   began = time.perf_counter()
-  memory = max((compile_memory(lowered) for lowered in lower_step(config, policy, shape)),
+  memory = max((compile_memory(lowered) for lowered in lower_step(config, policy, shapes)),
                key=lambda memory: np.inf if memory["peak"] is None else memory["peak"])
   seconds = time.perf_counter() - began
-  bound = roofline(shape, topology.accelerator, **config.mesh)
+  bound, *later = [roofline(each, topology.accelerator, **config.mesh) for each in shapes]
+  for each in later:
+    bound = bound.followed_by(each)
   peak = memory["peak"]
   return {
       "topology": topology.name, "device_kind": topology.devices[0].device_kind,
@@ -124,12 +135,15 @@ def measure(config: ConfigDict, topology: Topology) -> dict[str, Any]:
       "parameters": parameter_count(shape.config), "rows": shape.rows, "samples": shape.samples,
       "prompt": shape.prompt, "completion": shape.completion,
       "micro_batches": shape.micro_batches,
+      "later_rows": sum(each.rows for each in shapes[1:]),
       **{f"{name}_gib": _gib(value) for name, value in memory.items()},
       "capacity_gib": _gib(topology.capacity),
       "fits": peak is not None and peak <= topology.capacity,
-      "compile_seconds": round(seconds, 1), "model_flops": shape.model_flops(),
-      "hardware_flops": shape.hardware_flops(), "roofline_seconds": bound.seconds,
-      "roofline_bound": bound.bound, "roofline_mfu": bound.mfu}
+      "compile_seconds": round(seconds, 1),
+      "model_flops": sum(each.model_flops() for each in shapes),
+      "hardware_flops": sum(each.hardware_flops() for each in shapes),
+      "roofline_seconds": bound.seconds, "roofline_bound": bound.bound,
+      "roofline_mfu": bound.mfu}
 
 
 def _gib(value: int | None) -> float | None:
@@ -149,6 +163,7 @@ def table(values: dict[str, Any]) -> Table:
       "attention": values["attention"],
       "parameters": f"{values['parameters'] / 1e6:,.2f} M",
       "rows × samples": f"{values['rows']} × {values['samples']}",
+      **({"second rounds": f"{values['later_rows']} × 1"} if values["later_rows"] else {}),
       "tokens": f"{values['prompt']} prompt + {values['completion']} completion",
       "micro-batches": f"{values['micro_batches']}",
       "arguments": gib("arguments"),

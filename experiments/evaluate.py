@@ -45,7 +45,8 @@ from experiments.workdir import StopSignals, check_claim, claim
 
 def evaluate(
     config: ConfigDict, workdir: Path, *, strategies: Sequence[str],
-    benchmarks: Sequence[str] = (), repeats: int = 1, most: int = 0, run: Path | None = None
+    benchmarks: Sequence[str] = (), repeats: int = 1, most: int = 0, run: Path | None = None,
+    stop: StopSignals | None = None
 ) -> None:
   """One session: asks for what is missing, and writes the results of all there is.
 
@@ -57,13 +58,14 @@ def evaluate(
     repeats: answers to each task.
     most: tasks of each benchmark at most, 0 for all.
     run: the work directory of the conductor's training run.
+    stop: whether to end early; it listens for signals by itself where there is none.
 
   Raises:
     UserError: a name, a file or a worker is not as it must be, or no answer has a verdict.
     OutOfBudget: a budget is spent; the results of what there is are written.
     Interrupted: it was asked to stop.
   """
-  terminal, stop = Terminal(), StopSignals()
+  terminal, stop = Terminal(), stop or StopSignals()
   # Names are settled before anything is loaded or started.
   check_claim(workdir, config)
   names = strategy_names(strategies, worker_names(config))

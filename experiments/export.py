@@ -22,16 +22,20 @@ from experiments.policy import abstract_policy, load_policy, model_shape, open_m
 from experiments.program import start
 from experiments.trained import newest_state, read_run_config
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "The work directory of the run.")
-_OUTPUT = flags.DEFINE_string("output", None, "The folder to write; it is not there, or empty.")
-_MERGE = flags.DEFINE_bool("merge", False, "Merges adapters into the weights.")
-_DTYPE = flags.DEFINE_enum(
-    "dtype", "bfloat16", ["bfloat16", "float32"], "Of the tensors in the files.")
 
+def export(
+    workdir: Path, output: Path, *, merge: bool = False, dtype: str = "bfloat16") -> None:
+  """Reads the newest checkpoint and writes it in another format.
 
-def export() -> None:
-  """Reads the newest checkpoint and writes it in another format."""
-  workdir, output = Path(_WORKDIR.value), Path(_OUTPUT.value)
+  Args:
+    workdir: of the run.
+    output: the folder to write; it is not there, or empty.
+    merge: whether adapters are merged into the weights.
+    dtype: of the tensors in the files, "bfloat16" or "float32".
+
+  Raises:
+    UserError: there is no run or checkpoint, or the folder is not free or cannot be written.
+  """
   # Known before anything large is read.
   if not is_free(output):
     raise UserError(f"--output={output} exists: remove it, or name another folder to write to")
@@ -41,22 +45,33 @@ def export() -> None:
   check_shape(config, model_shape(config))
   policy = abstract_policy(config, open_mesh(config))
   phase, step, state = newest_state(workdir, config, policy, "export")
-  if policy.frozen is None or _MERGE.value:
+  if policy.frozen is None or merge:
     params = state.params
     if policy.frozen is not None:
       params = merge_lora(
           load_policy(config, policy.mesh).frozen, params, config.model.lora_alpha)
     export_safetensors(
-        output, params, policy.shape, _DTYPE.value,
+        output, params, policy.shape, dtype,
         tokenizer=load_tokenizer(workdir / "tokenizer"))
   else:
     export_peft(
         output, state.params, alpha=config.model.lora_alpha, base_model=config.model.weights,
-        dtype=_DTYPE.value)
+        dtype=dtype)
   size = sum(path.stat().st_size for path in output.iterdir()) / 2**20
   if not jax.process_index():
     print(f"{output}: {phase} after step {step}, {size:.1f} MiB")
 
 
+def _main() -> None:
+  workdir = flags.DEFINE_string("workdir", None, "The work directory of the run.")
+  output = flags.DEFINE_string("output", None, "The folder to write; it is not there, or empty.")
+  merge = flags.DEFINE_bool("merge", False, "Merges adapters into the weights.")
+  dtype = flags.DEFINE_enum(
+      "dtype", "bfloat16", ["bfloat16", "float32"], "Of the tensors in the files.")
+  start(lambda: export(
+      Path(workdir.value), Path(output.value), merge=merge.value, dtype=dtype.value),
+      ["workdir", "output"])
+
+
 if __name__ == "__main__":
-  start(export, ["workdir", "output"])
+  _main()

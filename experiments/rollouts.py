@@ -14,7 +14,7 @@ from conductor_jax.rollouts import Conductor, Rollout, RolloutGroup
 from conductor_jax.sampling.sampler import Sampler
 from conductor_jax.tasks.pipeline import task_order
 from conductor_jax.training.advantages import drop_zero_variance, group_advantages
-from conductor_jax.training.batch import Batches, Group, pack, padding_share
+from conductor_jax.training.batch import LATER_PROMPT_MULTIPLE, Batches, Group, pack, padding_share
 from conductor_jax.training.logprobs import Params
 from conductor_jax.training.pipeline import Pipeline
 from experiments.policy import Policy
@@ -149,8 +149,8 @@ def _pack(config: ConfigDict, rounds: list[list[list[Rollout]]], pad: int) -> Ba
     return (packed,)
   blank = Group([pad], [np.zeros(1, np.int32)], [np.zeros(1, np.float32)], np.zeros(1),
                 np.zeros(1, bool))
-  # Answers make prompts of many lengths, and every width is compiled for.
-  return packed, pack([*later, *[blank] * (rows - len(later))], pad=pad, prompt_multiple=64)
+  return packed, pack([*later, *[blank] * (rows - len(later))], pad=pad,
+                      prompt_multiple=LATER_PROMPT_MULTIPLE)
 
 
 def _advantages(

@@ -68,8 +68,14 @@ class Run:
 
 
 @contextlib.contextmanager
-def open_run(config: ConfigDict, workdir: Path) -> Iterator[Run]:
+def open_run(
+    config: ConfigDict, workdir: Path, stop: StopSignals | None = None) -> Iterator[Run]:
   """Loads everything, then claims the work directory: a run that cannot start leaves no trace.
+
+  Args:
+    config: the options.
+    workdir: made if it is not there.
+    stop: tells the run to; it listens for signals by itself where there is none.
 
   Raises:
     UserError: something in the config, the tasks, the workers or the work directory is unusable.
@@ -78,7 +84,7 @@ def open_run(config: ConfigDict, workdir: Path) -> Iterator[Run]:
     raise UserError(
         f"this run has {jax.process_count()} processes, and rollouts are collected in one: start "
         "it on one host")
-  clock, terminal, stop = Clock(), Terminal(), StopSignals()
+  clock, terminal, stop = Clock(), Terminal(), stop or StopSignals()
   check_claim(workdir, config)
   offers = make_offers(config)
   splits = load_splits(config)

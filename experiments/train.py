@@ -16,6 +16,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from conductor_jax.collapse import CollapseGuard, collapse_warnings
 from conductor_jax.evaluation.evaluate import evaluate
 from conductor_jax.reporting.metrics import RolloutLog, read_metrics, write_summary
 from conductor_jax.reporting.progress import CallRates, accuracy_line, heading
@@ -29,12 +30,24 @@ from experiments.program import main
 from experiments.run import Run, open_run
 from experiments.spending import told_what_was_spent
 from experiments.training import train_grpo, train_sft
+from experiments.workdir import StopSignals
 
 
-def train(config: ConfigDict, workdir: Path) -> None:
-  """One run, from its config to its report."""
-  with open_run(config, workdir) as run, contextlib.closing(make_graders(config)) as graders, \
-      told_what_was_spent(run.client):
+def train(config: ConfigDict, workdir: Path, stop: StopSignals | None = None) -> None:
+  """One run, from its config to its report.
+
+  Args:
+    config: the options.
+    workdir: made if it is not there.
+    stop: whether to end early; listens for signals by itself where there is none.
+
+  Raises:
+    UserError: something is not as it must be.
+    OutOfBudget: a budget is spent.
+    Interrupted: it was asked to stop. The same call goes on, in these two cases.
+  """
+  with (open_run(config, workdir, stop) as run,
+        contextlib.closing(make_graders(config)) as graders, told_what_was_spent(run.client)):
     policy = train_sft(run)
     with open_sampler(run, policy) as sampler:
       conductor = make_conductor(run, sampler, graders)
@@ -71,14 +84,17 @@ def _conclude(run: Run, iterations: int, heldout: dict[str, Any]) -> None:
   """Writes the summary and the report, and prints the table."""
   peak = sum(resource.getrusage(who).ru_maxrss
              for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-  log = RolloutLog(run.workdir)
+  log, metrics = RolloutLog(run.workdir), read_metrics(run.workdir / "metrics.jsonl")
   summary = {
       "seconds": round(run.clock.seconds(), 1), "iterations": iterations,
       "peak_memory_gib": round(peak / 2**20, 2), "seed": run.config.seed, "heldout": heldout,
-      "spending": {name: asdict(spent) for name, spent in run.client.budget.spending().items()}}
+      "spending": {name: asdict(spent) for name, spent in run.client.budget.spending().items()},
+      "warnings": collapse_warnings(
+          CollapseGuard(**run.config.report.collapse),
+          [record for record in metrics if record["phase"] == "grpo"])}
   page = write_report(
-      run.workdir, summary, (run.workdir / "config.json").read_text(),
-      read_metrics(run.workdir / "metrics.jsonl"), log.read(log.iterations()[-1]))
+      run.workdir, summary, (run.workdir / "config.json").read_text(), metrics,
+      log.read(log.iterations()[-1]))
   write_summary(run.workdir, summary)
   run.terminal.results(heldout)
   run.terminal.print(

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from orbax.checkpoint.utils import to_shape_dtype_struct
 
-from conductor_jax.reporting.metrics import MetricsWriter
+from conductor_jax.collapse import CollapseGuard
+from conductor_jax.reporting.metrics import MetricsWriter, read_metrics
 from conductor_jax.reporting.progress import CallRates
 from conductor_jax.rollouts import Conductor
 from conductor_jax.sampling.sampler import Sampler
@@ -141,12 +142,28 @@ def _train(
         run.terminal.phase(
             name, start=start, total=phase.steps, every=lines_every,
             live=CallRates(run.client.activity) if phase.name == "grpo" else lambda: "") as bar:
+      guard = _collapse_guard(run)
 
       def record(step: int, values: Mapping[str, float]) -> None:
+        warnings = []
+        if phase.name == "grpo":
+          warnings = guard.observe(values)
+          values = {**values, "collapsed": guard.collapsed}
         writer.write(phase.name, step, values)
         bar.advance(step, values)
+        for warning in warnings:
+          run.terminal.print(warning)
 
       state = train_phase(
           phase, state, start=start, checkpoints=checkpoints, write=record, stop=run.stop)
   checkpoints.close()
   return state
+
+
+def _collapse_guard(run: Run) -> CollapseGuard:
+  """A guard that has seen the iterations that are recorded."""
+  guard = CollapseGuard(**run.config.report.collapse)
+  for record in read_metrics(run.workdir / "metrics.jsonl"):
+    if record["phase"] == "grpo":
+      guard.observe(record)
+  return guard

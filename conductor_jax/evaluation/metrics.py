@@ -1,6 +1,7 @@
 """What the items of one strategy add up to."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -99,12 +100,15 @@ def _by_round(items: Sequence[Item]) -> dict[str, Any]:
     return {"accuracy_by_round": {}, "another_plan": {}}
   accepted = [item for item in items if item.right is not None]
 
+  def after(n: int) -> float | None:
+    return mean(question_scores(
+        replace(item, right=item.rights[:n][-1]) for item in accepted).values())
+
   def again(right: bool) -> float | None:
     return mean(len(item.workflows) > 1 for item in accepted if item.rights[0] is right)
 
   return {
-      "accuracy_by_round": {
-          str(n): mean(item.rights[:n][-1] for item in accepted) for n in range(1, rounds + 1)},
+      "accuracy_by_round": {str(n): after(n) for n in range(1, rounds + 1)},
       "another_plan": {"right": again(True), "wrong": again(False)}}
 
 

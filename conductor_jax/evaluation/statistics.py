@@ -5,6 +5,9 @@ questions with their repeats: these are more alike than answers to different que
 interval over single answers would be too narrow. The repeats within a question are not drawn again:
 their spread is in the scores already, and would be counted twice (Davison and Hinkley, Bootstrap
 Methods and their Application, section 3.8).
+
+Over training runs of several seeds the run is what is drawn, and there are few: their mean has
+Student's interval.
 """
 
 from collections.abc import Sequence
@@ -12,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.special import betaincinv
+from scipy.special import betaincinv, stdtrit
 
 LEVEL = 0.95
 RESAMPLES = 10_000
@@ -144,3 +147,16 @@ def pass_at_k(answers: int, right: int, k: int) -> float:
   if answers - right < k:
     return 1.0
   return float(1 - np.prod(1 - k / np.arange(answers - right + 1, answers + 1)))
+
+
+def t_interval(values: Sequence[float]) -> tuple[float, float] | None:
+  """Student's interval of `LEVEL` of the mean of independent values; None of fewer than two.
+
+  The mean ± t(n − 1) · s / √n, with the sample's standard deviation s.
+  """
+  if len(values) < 2:
+    return None
+  centre = float(np.mean(values))
+  arm = float(stdtrit(len(values) - 1, (1 + LEVEL) / 2) * np.std(values, ddof=1)
+              / np.sqrt(len(values)))
+  return centre - arm, centre + arm

@@ -2,20 +2,15 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import Any
-
-from matplotlib.figure import Figure
 
 from conductor_jax.reporting.evaluation_markdown import markdown
 from conductor_jax.reporting.evaluation_page import evaluation_page
 from conductor_jax.reporting.evaluation_plots import accuracy_by_cost, worker_use
 from conductor_jax.reporting.evaluation_table import strategy_labels
-from conductor_jax.reporting.figure import PAPER, svg_document
+from conductor_jax.reporting.figure import PAPER, write_figure
 from conductor_jax.reporting.metrics import atomic_file
-
-_DOTS_PER_INCH = 160
 
 
 def write_results(
@@ -43,23 +38,10 @@ def write_results(
   for plot, figure in (
       ("accuracy_by_cost", accuracy_by_cost(results["mean"]["strategies"], labels, PAPER)),
       ("worker_use", worker_use(results, labels, PAPER))):
-    _write_figure(workdir / plot, figure)
+    write_figure(workdir / plot, figure)
   return workdir / "results.html"
 
 
 def _write(path: Path, content: bytes) -> None:
   with atomic_file(path) as file:
     file.write(content)
-
-
-def _write_figure(path: Path, figure: Figure | None) -> None:
-  """Writes a figure in both formats; takes away that of an earlier session where there is none."""
-  svg, png = path.with_suffix(".svg"), path.with_suffix(".png")
-  if figure is None:
-    svg.unlink(missing_ok=True)
-    png.unlink(missing_ok=True)
-    return
-  _write(svg, svg_document(figure, path.name).encode())
-  picture = BytesIO()
-  figure.savefig(picture, format="png", dpi=_DOTS_PER_INCH)
-  _write(png, picture.getvalue())

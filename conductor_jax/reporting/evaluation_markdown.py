@@ -9,6 +9,7 @@ from conductor_jax.reporting.evaluation_table import (
     against_table,
     pass_table,
     plans_table,
+    rounds_table,
     use_table,
 )
 
@@ -23,6 +24,9 @@ USE = (
     "Means per answer, over answers with a verdict. Tokens, dollars and seconds are the workers': "
     "those of the policy that writes the plan are not in them. Latency is the median along the "
     "longest way through the plan, without waiting for a turn.")
+ROUNDS = (
+    "Accuracy if the conductor were stopped after a round, and of the first answers that are right "
+    "or wrong, how many it does not keep but writes another plan for.")
 
 
 def markdown(results: Mapping[str, Any], *, name: str, notes: Sequence[str]) -> str:
@@ -34,14 +38,17 @@ def markdown(results: Mapping[str, Any], *, name: str, notes: Sequence[str]) -> 
     notes: what a reader must know beside the numbers, in sentences.
   """
   parts = [f"# Evaluation: {_escaped(name)}", *map(_escaped, notes), _accuracy_text(results),
-           _markdown_table(accuracy_table(results))]
+           markdown_table(accuracy_table(results))]
   if len(results["strategies"]) > 1:
-    parts += ["## Against the others", PAIRED, _markdown_table(against_table(results))]
-  parts += ["## What an answer takes", USE + _over(results), _markdown_table(use_table(results))]
+    parts += ["## Against the others", PAIRED, markdown_table(against_table(results))]
+  parts += ["## What an answer takes", USE + _over(results), markdown_table(use_table(results))]
+  rounds = rounds_table(results)
+  if rounds:
+    parts += ["## Round by round", ROUNDS + _over(results), markdown_table(rounds)]
   passes = pass_table(results)
   if passes:
-    parts += ["## One of k answers right", _markdown_table(passes)]
-  parts += ["## Plans and verdicts", _markdown_table(plans_table(results))]
+    parts += ["## One of k answers right", markdown_table(passes)]
+  parts += ["## Plans and verdicts", markdown_table(plans_table(results))]
   return "\n\n".join(parts) + "\n"
 
 
@@ -54,7 +61,8 @@ def _over(results: Mapping[str, Any]) -> str:
   return (" Numbers are means over benchmarks." if len(results["benchmarks"]) > 1 else "")
 
 
-def _markdown_table(table: Table) -> str:
+def markdown_table(table: Table) -> str:
+  """A table in Markdown, the best of each column bold."""
   lines = ["| " + " | ".join(map(_escaped, table.headings)) + " |",
            "|---" + "|---:" * (len(table.headings) - 1) + "|"]
   for number, row in enumerate(table.rows):

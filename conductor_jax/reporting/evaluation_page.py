@@ -6,7 +6,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from conductor_jax.reporting.evaluation_markdown import INTERVALS, PAIRED, USE
+from conductor_jax.reporting.evaluation_markdown import INTERVALS, PAIRED, ROUNDS, USE
 from conductor_jax.reporting.evaluation_plots import accuracy_by_cost, worker_use
 from conductor_jax.reporting.evaluation_table import (
     Table,
@@ -15,6 +15,7 @@ from conductor_jax.reporting.evaluation_table import (
     pass_table,
     plans_table,
     plus_minus,
+    rounds_table,
     strategy_labels,
     use_table,
 )
@@ -36,7 +37,7 @@ def evaluation_page(
   labels = strategy_labels(results)
   several = " The mean is over benchmarks." if len(results["benchmarks"]) > 1 else ""
   over = " Numbers are means over benchmarks." if several else ""
-  passes = pass_table(results)
+  passes, rounds = pass_table(results), rounds_table(results)
   return page(name, "evaluation", [
       _headline(results, labels),
       "".join(f'<p class="lead">{escape(note)}</p>' for note in notes),
@@ -49,6 +50,8 @@ def evaluation_page(
           "beaten by something that costs no more. Full points are on it.")),
       section("Which is better", _differences(results, labels)),
       section("What an answer takes", f"<p>{escape(USE + over)}</p>" + _table(use_table(results))),
+      section("Round by round", "" if rounds is None else
+              f"<p>{escape(ROUNDS + over)}</p>" + _table(rounds)),
       section("One of k answers right", "" if passes is None else _table(passes)),
       section("Plans and verdicts", _table(plans_table(results))),
       section("Which worker is called", _figure(

@@ -24,6 +24,8 @@ _PLANS = (
     ("items", "answers", "{:,.0f}"),
     ("rejected", "without a verdict", "{:,.0f}"),
 )
+# Of a ranking of workers: how many a label has room for.
+_RANKED = 2
 
 
 @dataclass(frozen=True)
@@ -48,13 +50,18 @@ def plus_minus(value: float, interval: Sequence[float], unit: str = "") -> str:
 
 
 def strategy_labels(results: Mapping[str, Any]) -> dict[str, str]:
-  """What people call the strategies; a worker has its own name."""
+  """What people call the strategies; a worker has its own name.
+
+  Where not all workers are always on offer, the best one is the first of a ranking that is.
+  """
   workers, labels = set(results["workers"]), {}
   for name in results["strategies"]:
     labels[name] = name if name in workers else heading(name)
-  if results["variants"].get("best_single_worker") in workers:
-    labels["best_single_worker"] += f" ({results['variants']['best_single_worker']})"
-  return {name: labels[name] for name in results["strategies"]}
+  ranking = results["variants"].get("best_single_worker", "").split(" > ")
+  if "best_single_worker" in labels and set(ranking) <= workers:
+    named = ranking if len(ranking) <= _RANKED else [*ranking[:_RANKED], "…"]
+    labels["best_single_worker"] += f" ({' > '.join(named)})"
+  return labels
 
 
 def accuracy_table(results: Mapping[str, Any]) -> Table:
@@ -129,6 +136,27 @@ def pass_table(results: Mapping[str, Any]) -> Table | None:
   rows = [(label, *(_cell((means[name]["pass_at_k"] or {}).get(str(k)), "%", "{:.1f}") for k in ks))
           for name, label in strategy_labels(results).items()]
   return Table(("", *(f"pass@{k}" for k in ks)), tuple(rows))
+
+
+def rounds_table(results: Mapping[str, Any]) -> Table | None:
+  """Accuracy after each round, and how often another plan follows; None where there is one round.
+
+  Strategies that have one round are left out.
+  """
+  means = results["mean"]["strategies"]
+  several = [name for name in results["strategies"] if means[name]["accuracy_by_round"]]
+  rounds = sorted({int(n) for name in several for n in means[name]["accuracy_by_round"]})
+  if not rounds:
+    return None
+  labels = strategy_labels(results)
+  rows = [(labels[name],
+           *(_cell(means[name]["accuracy_by_round"].get(str(n)), "%", "{:.1f}") for n in rounds),
+           *(_cell(means[name]["another_plan"].get(first), "%", "{:.1f}")
+             for first in ("right", "wrong")))
+          for name in several]
+  return Table(
+      ("", *(f"after round {n}, %" for n in rounds), "another plan after a right answer, %",
+       "another plan after a wrong one, %"), tuple(rows))
 
 
 @dataclass(frozen=True)

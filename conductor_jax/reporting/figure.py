@@ -2,13 +2,17 @@
 
 import re
 from dataclasses import dataclass
-from io import StringIO
+from io import BytesIO, StringIO
+from pathlib import Path
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from conductor_jax.reporting.metrics import atomic_file
+
+_DOTS_PER_INCH = 160
 # Points; a page scales a figure to its column, so text is 10 to 15 pixels high on screen.
 FONT = 10
 
@@ -75,6 +79,25 @@ def svg_document(figure: Figure, salt: str) -> str:
   with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt}):
     figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
   return text.getvalue()
+
+
+def write_figure(path: Path, figure: Figure | None) -> None:
+  """Writes a figure as SVG and PNG; takes away that of an earlier session where there is none.
+
+  Args:
+    path: of both files, without a suffix.
+    figure: what was drawn.
+  """
+  svg, png = path.with_suffix(".svg"), path.with_suffix(".png")
+  if figure is None:
+    svg.unlink(missing_ok=True)
+    png.unlink(missing_ok=True)
+    return
+  picture = BytesIO()
+  figure.savefig(picture, format="png", dpi=_DOTS_PER_INCH)
+  for each, content in ((svg, svg_document(figure, path.name).encode()), (png, picture.getvalue())):
+    with atomic_file(each) as file:
+      file.write(content)
 
 
 def inline_svg(figure: Figure, identifier: str, title: str) -> str:

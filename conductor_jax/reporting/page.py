@@ -37,6 +37,8 @@ small { font-weight: 400; }
   font-variant-numeric: tabular-nums; }
 .headline span { display: block; font-size: 1rem; color: var(--quiet); margin-top: .4rem; }
 .lead { margin: .25rem 0 0; }
+.warnings { list-style: none; margin: 0; padding: 0; display: grid; gap: .5rem; }
+.warnings li { background: var(--middle); border-radius: .4rem; padding: .5rem .8rem; }
 .facts { display: flex; flex-wrap: wrap; gap: .75rem; margin: 1.25rem 0 0; }
 .facts div { background: var(--raised); border-radius: .5rem; padding: .5rem .9rem; }
 dt { font-size: .85rem; color: var(--quiet); }

@@ -214,6 +214,6 @@ def _limits(axes: Axes, panel: Curves, data: Mapping[str, np.ndarray], level: fl
 def _entry(label: str, values: np.ndarray, index: int, dash: str) -> LegendEntry:
   """The series with its first and last value as drawn."""
   ends = values[np.isfinite(values)][[0, -1]]
-  first, last = (f"{0.0 + end:.3g}" for end in ends)
+  first, last = (f"{0.0 + end:.3g}".replace("-", "−") for end in ends)
   span = last if len(values) == 1 else f"{first} → {last}"
   return LegendEntry(f"{label} {span}", f"--series-{index % len(PAGE.series)}", dash)

@@ -28,6 +28,7 @@ _ITERATION_FIELDS = (
     ("loss", "loss", "{:.4f}"),
     ("reward", "reward", "{:.2f}"),
     ("accuracy", "accuracy", "{:.2f}"),
+    ("round2/accuracy", "round 2", "{:.2f}"),
     ("parse_rate", "parse", "{:.2f}"),
     ("steps_per_plan", "steps", "{:.2f}"),
     ("worker_entropy_bits", "entropy", "{:.2f} bits"),
@@ -117,7 +118,22 @@ def comparison(heldout: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], lis
         rows.append(["  95% interval", *map(_interval, intervals)])
       rows += [["  " + kind, *(_cell(by_kind.get(kind), "{:.1%}") for by_kind in accuracies)]
                for kind in kinds]
+      rows += _round_rows([heldout[name] for name in names])
   return ["", *(heading(name) for name in names)], rows
+
+
+def _round_rows(results: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+  """Accuracy after each round, and how often another plan follows; none without rounds."""
+  by_round = [result.get("accuracy_by_round", {}) for result in results]
+  rounds = sorted({int(n) for accuracies in by_round for n in accuracies})
+  if not rounds:
+    return []
+  rows = [[f"  after round {n}", *(_cell(each.get(str(n)), "{:.1%}") for each in by_round)]
+          for n in rounds]
+  return rows + [
+      [f"  another plan if {first}",
+       *(_cell(result.get("another_plan", {}).get(first), "{:.1%}") for result in results)]
+      for first in ("right", "wrong")]
 
 
 def accuracy_line(result: Mapping[str, Any]) -> str:

@@ -49,6 +49,11 @@ class GroupedBatch:
 Batches = tuple[GroupedBatch] | tuple[GroupedBatch, GroupedBatch]
 
 
+# Of the width of a later batch's prompts: answers make them of many lengths, and every width is
+# compiled for.
+LATER_PROMPT_MULTIPLE = 64
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Counts:

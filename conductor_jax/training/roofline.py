@@ -126,6 +126,12 @@ class Roofline:
     """Model FLOPs utilisation of a step as fast as this."""
     return self.useful / self.seconds
 
+  def followed_by(self, later: "Roofline") -> "Roofline":
+    """Of a step that works off two batches and updates once."""
+    return Roofline(
+        self.arithmetic + later.arithmetic, self.memory + later.memory,
+        self.interconnect + later.interconnect, self.update, self.useful + later.useful)
+
   @property
   def bound(self) -> str:
     """Which of the three decides."""

@@ -198,11 +198,13 @@ class TrainStep:
     self._step = jax.jit(
         step, donate_argnums=0, in_shardings=arguments, out_shardings=stepped)
     # The same for two batches. In one program there would have to be one for each combination of
-    # their shapes.
+    # their shapes. What they do not use of the state takes memory all the same, and is counted.
     self._begin = jax.jit(
-        partial(gradient, before=None), in_shardings=arguments, out_shardings=found)
+        partial(gradient, before=None), in_shardings=arguments, out_shardings=found,
+        keep_unused=True)
     self._go_on = jax.jit(
-        gradient, donate_argnums=5, in_shardings=(*arguments, found), out_shardings=found)
+        gradient, donate_argnums=5, in_shardings=(*arguments, found), out_shardings=found,
+        keep_unused=True)
     self._finish = jax.jit(
         finish, donate_argnums=0, in_shardings=(shardings(state), found), out_shardings=stepped)
 

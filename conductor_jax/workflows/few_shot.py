@@ -113,7 +113,7 @@ def read_examples(path: Path) -> list[Example]:
   for number, line in enumerate(lines, start=1):
     try:
       examples.append(_example(json.loads(line)))
-    except (ValueError, TypeError, KeyError, RecursionError) as fault:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as fault:
       raise UserError(f"{path}, line {number} is no example: {type(fault).__name__}: {fault}; "
                       "conductor_jax/workflows/few_shot.py shows one") from fault
   return examples
@@ -129,6 +129,8 @@ def _example(fields: Mapping[str, Any]) -> Example:
   for step in steps:
     if step.worker not in example.models:
       raise ValueError(f"worker {step.worker} is none of its {len(example.models)} models")
+    if not step.subtask.strip():
+      raise ValueError("a subtask is empty")
   if not steps:
     raise ValueError("it has no steps")
   return example

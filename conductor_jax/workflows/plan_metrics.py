@@ -45,3 +45,13 @@ def entropy_bits(shares: Iterable[float]) -> float:
 def access_density(workflows: Sequence[Workflow]) -> float | None:
   """The share of steps after the first that see any earlier step."""
   return mean(bool(step.sees) for workflow in workflows for step in workflow.steps[1:])
+
+
+def duplicates(workflows: Sequence[Workflow]) -> list[bool]:
+  """Of each plan after the first, whether it equals an earlier one, down to its subtasks."""
+  seen: set[Workflow] = set()
+  found = []
+  for workflow in workflows:
+    found.append(workflow in seen)
+    seen.add(workflow)
+  return found[1:]

@@ -135,20 +135,17 @@ class PromptTemplate:
         would be more. What is too long all the same is returned as it is.
     """
     whole = text = None if previous is None else previous if previous.strip() else _NO_ANSWER
-    excess = 0
+    excess, length = 0, len((whole or "").encode(errors="replace"))
     while True:
       tokens = tokenizer.apply_chat_template(
           self.messages(question, models, previous=text), add_generation_prompt=True,
           tokenize=True, return_dict=False)
       tokens += tokenizer.encode(self.prefill, add_special_tokens=False)
-      if text is None or limit is None or len(tokens) <= limit:
+      if whole is None or limit is None or len(tokens) <= limit or excess > length:
         return tokens
       # A token is a byte at least, so this is never too much.
       excess += len(tokens) - limit
-      (_, shorter), = shorten([("", whole)], excess)
-      if len(shorter) >= len(text):
-        return tokens
-      text = shorter
+      (_, text), = shorten([("", whole)], excess)
 
   def check_prefill(
       self, tokenizer: PreTrainedTokenizerBase, question: str, models: Sequence[int],

@@ -1,0 +1,74 @@
+"""Whether a conductor learns to do without some of its workers.
+
+    python -m experiments.ablations.adaptive --config=configs/quickstart.py \\
+        --workdir=runs/adaptive
+
+The arms are trained with all workers ("ordinary"), with a random subset for every question
+("adaptive"), and with all workers first and then on subsets for a quarter as many iterations
+("fine-tuned", as in the paper). Each is measured with all workers and without those of `--without`.
+`--law` says how subsets are drawn, as conductor_jax/workers/offer.py describes it; by default they
+are of four workers or more.
+
+In the paper (arXiv 2512.04388) a conductor that is fine-tuned in this way adapts to any subset,
+open or closed. How subsets are drawn, and for how many iterations, is not published.
+
+Result:
+"""
+
+from collections.abc import Sequence
+
+from absl import flags
+from ml_collections import ConfigDict
+
+from conductor_jax.errors import UserError
+from experiments.ablations.ablation import Ablation, Arm, Measurement
+from experiments.ablations.grid import run
+from experiments.components import worker_names
+
+# In the arena: the best generalist, and the best specialist of one domain.
+_WITHOUT = ("generalist-large", "abacus-large")
+_LEAST = 4
+
+
+def ablation(config: ConfigDict, law: str = "", without: Sequence[str] = ()) -> Ablation:
+  """
+  Args:
+    config: the options.
+    law: of training's subsets; uniform from four workers on by default.
+    without: workers that the reduced pool lacks.
+
+  Raises:
+    UserError: there is no worker of a name, or it isn't said who is left out of a pool that is not
+      the arena's.
+  """
+  names = worker_names(config)
+  if not without and config.pool.source != "arena":
+    raise UserError("--without must name workers that the reduced pool lacks, of "
+                    f"{', '.join(names)}")
+  without = without or _WITHOUT
+  for name in without:
+    if name not in names:
+      raise UserError(f"--without: there is no worker {name!r}, of {', '.join(names)}")
+  law = law or f"uniform:{min(_LEAST, len(names))}-{len(names)}"
+  others = tuple(group for group in config.pool.groups if group[0] != "reduced")
+  common = {"pool.groups": (
+      *others, ("reduced", tuple(name for name in names if name not in without)))}
+  iterations = max(config.grpo.iterations // 4, 1)
+  return Ablation(
+      f"Adaptive worker selection ({law})",
+      (Arm("ordinary", common | {"pool.offer": "all"}),
+       Arm("adaptive", common | {"pool.offer": law}),
+       Arm("fine-tuned", common | {"pool.offer": law, "grpo.iterations": iterations},
+           after="ordinary")),
+      (Measurement("full", {"evaluation.offer": "all"}),
+       Measurement("reduced", {"evaluation.offer": "groups:reduced"})))
+
+
+def _main() -> None:
+  law = flags.DEFINE_string("law", "", "How training's subsets are drawn.")
+  without = flags.DEFINE_list("without", [], "Workers that the reduced pool lacks.")
+  run(lambda config: ablation(config, law.value, without.value))
+
+
+if __name__ == "__main__":
+  _main()
