@@ -65,8 +65,7 @@ class CollapseGuard:
     """
     self._iterations = iterations
     self._bounds = bounds
-    self._windows = {
-        name: deque[float | None](maxlen=iterations) for name in bounds} if iterations else {}
+    self._windows = {name: deque[float | None](maxlen=iterations) for name in SIGNS}
     self._seen = 0
     self._last_beyond: dict[str, int] = {}
 

@@ -1,6 +1,6 @@
 """The checks of a config that need no loading."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -124,12 +124,13 @@ def check_config(config: ConfigDict) -> None:
     refuse("pool.budget.workers",
            "must be triples of a worker's name, dollars, tokens or calls, and a limit above 0, "
            "such as (('gpt-5', 'dollars', 50.0),)")
-  if not all(map(_is_noise, config.pool.noise)) or (
-      config.pool.noise and config.pool.source != "arena"):
-    refuse("pool.noise", "must be pairs of a worker of pool.source=arena and a share from 0 to 1, "
-           "such as (('archivist-medium', 0.4),)")
-  if not all(map(_is_group, config.pool.groups)):
-    refuse("pool.groups", "must be pairs of a group and its workers, such as "
+  noise, groups = config.pool.noise, config.pool.groups
+  if not (all(map(_is_noise, noise)) and _are_distinct(noise)) or (
+      noise and config.pool.source != "arena"):
+    refuse("pool.noise", "must be pairs of a worker of pool.source=arena, each another one, and a "
+           "share from 0 to 1, such as (('archivist-medium', 0.4),)")
+  if not (all(map(_is_group, groups)) and _are_distinct(groups)):
+    refuse("pool.groups", "must be pairs of a group, each another one, and its workers, such as "
            "(('open', ('gemma-3-27b', 'qwen3-32b')),)")
   budget = config.pool.budget
   if config.pool.journal.path and (
@@ -220,7 +221,8 @@ def _check_workflow(config: ConfigDict, refuse: Callable[[str, str], None]) -> N
            "names the file of --config.workflow.few_shot_source=file, and is empty otherwise")
   for name in PlanFormat().names:
     if name in workflow.prefill:
-      refuse("workflow.prefill", f"must not begin the plan, and holds {name}")
+      raise UserError(f"--config.workflow.prefill={workflow.prefill!r}: must not begin the plan, "
+                      f"and holds {name}")
 
 
 def _check_recursion(config: ConfigDict, refuse: Callable[[str, str], None]) -> None:
@@ -310,6 +312,11 @@ def _is_noise(pair: Any) -> bool:
 def _is_group(pair: Any) -> bool:
   return (isinstance(pair, (tuple, list)) and len(pair) == 2 and isinstance(pair[0], str)
           and isinstance(pair[1], (tuple, list)) and all(type(name) is str for name in pair[1]))
+
+
+def _are_distinct(pairs: Collection[Any]) -> bool:
+  """Whether no two of them are about the same name."""
+  return len({name for name, _ in pairs}) == len(pairs)
 
 
 def _is_limit(triple: Any) -> bool:

@@ -96,8 +96,7 @@ class Rollouts:
       portal.call(self._sampler.rest)
     waited = time.perf_counter() - began
     rounds = [group.rounds for group in taken.groups]
-    rollouts = [first for first, *_ in rounds]
-    _refuse_without_rewards(rollouts, iteration)
+    _refuse_without_rewards(rounds, iteration)
     if iteration % config.report.rollouts_every == 0 or iteration + 1 == config.grpo.iterations:
       self._log.write(iteration, [
           rollout.to_json() for group in rounds for each in group for rollout in each])
@@ -179,9 +178,9 @@ def _group(rollouts: list[Rollout], advantages: np.ndarray, accepted: np.ndarray
       advantages=advantages, accepted=accepted)
 
 
-def _refuse_without_rewards(groups: list[list[Rollout]], iteration: int) -> None:
+def _refuse_without_rewards(rounds: list[list[list[Rollout]]], iteration: int) -> None:
   """Stops a run whose workers are all out of reach, before it trains on nothing."""
-  rollouts = [rollout for group in groups for rollout in group]
+  rollouts = [rollout for question in rounds for each in question for rollout in each]
   if any(rollout.reward is not None for rollout in rollouts):
     return
   faults = [call.error for rollout in rollouts if rollout.transcript

@@ -88,11 +88,11 @@ def open_run(
   check_claim(workdir, config)
   offers = make_offers(config)
   splits = load_splits(config)
+  chat = Chat(config, splits, offers.training, model_tokenizer(config))
+  check_tokenizer(chat.tokenizer, model_shape(config))
+  fitting = chat.fitting(splits)
+  splits, left_out = fitting.splits, fitting.left_out
   with open_workers(config, workdir, say=terminal.print) as (portal, client, executor):
-    chat = Chat(config, splits, offers.training, model_tokenizer(config))
-    check_tokenizer(chat.tokenizer, model_shape(config))
-    fitting = chat.fitting(splits)
-    splits, left_out = fitting.splits, fitting.left_out
     policy = load_policy(config, open_mesh(config))
     again = claim(workdir, config)
     # A policy is no use without it.

@@ -1,4 +1,4 @@
-"""The paper's configuration holds the paper's values."""
+"""The paper's configurations hold the paper's values."""
 
 import math
 
@@ -7,7 +7,8 @@ import pytest
 from conductor_jax.config_checks import check_config, check_shape
 from conductor_jax.errors import UserError
 from conductor_jax.training.optimizer import make_schedule
-from configs import conductor7b, conductor7b_paper
+from configs import adaptive7b, conductor3b, conductor7b, conductor7b_paper, recursive7b
+from experiments.components import make_offers, worker_names
 from experiments.policy import model_shape
 
 # Of configs/conductor7b.py, and the devices of each.
@@ -42,8 +43,14 @@ def test_the_papers_values_hold_on_every_device(variant):
   assert (grpo.advantage, grpo.aggregation, grpo.ratio) == ("std", "token", "token")
   assert (grpo.kl_coefficient, grpo.entropy_coefficient, grpo.entropy_target) == (0, 0, 0)
   assert (config.rollout.temperature, config.rollout.max_completion_tokens) == (1.0, 1024)
-  assert config.reward.to_dict() == {"unparsed": 0.0, "wrong": 0.5, "right": 1.0}
-  assert config.workflow.max_steps == 5
+  assert config.reward.to_dict() == {
+      "unparsed": 0.0, "wrong": 0.5, "right": 1.0, "per_dollar": 0.0, "per_thousand_tokens": 0.0,
+      "per_second": 0.0}
+  workflow = config.workflow
+  assert (workflow.max_steps, workflow.access, workflow.subtasks) == (5, "binary", True)
+  assert (workflow.few_shot, workflow.few_shot_source) == (4, "outside")
+  assert workflow.prefill == "Let me plan this step by step.\n"
+  assert (workflow.max_rounds, grpo.recursion.share, config.pool.offer) == (1, 0.0, "all")
   assert config.sft.steps == 0
 
 
@@ -69,6 +76,52 @@ def test_the_papers_questions_are_960_of_four_benchmarks_and_400_held_out():
   same = conductor7b.get_config("h200")
   same.tasks, same.pool, same.evaluation = config.tasks, config.pool, config.evaluation
   assert same == config
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("family", [adaptive7b, recursive7b, conductor3b],
+                         ids=lambda module: module.__name__)
+def test_the_papers_other_conductors_are_possible_on_the_same_devices(family, variant):
+  config = family.get_config(variant)
+  check_config(config)
+  check_shape(config, model_shape(config))
+  make_offers(config)
+  assert math.prod(config.mesh.values()) == VARIANTS[variant]
+
+
+def test_the_recursive_conductor_has_the_papers_values_and_is_otherwise_the_same():
+  config, same = recursive7b.get_config(), conductor7b.get_config()
+  grpo = config.grpo
+  assert (grpo.iterations, config.tasks.train, config.workflow.max_rounds) == (20, 350, 2)
+  assert (grpo.recursion.share, grpo.recursion.discount) == (0.5, 0.25)
+  assert (grpo.recursion.first_reward, grpo.recursion.group) == ("discounted", "round")
+  assert grpo.prompts * grpo.recursion.share == 2
+  same.tasks.train, same.workflow.max_rounds = 350, 2
+  same.rollout.max_prompt_tokens = config.rollout.max_prompt_tokens
+  same.grpo.update(dict(iterations=20, recursion=grpo.recursion))
+  assert config == same
+
+
+def test_the_adaptive_conductor_is_offered_two_to_seven_workers_and_is_otherwise_the_same():
+  config, same = adaptive7b.get_config(), conductor7b.get_config()
+  assert (config.pool.offer, config.pool.renumber) == ("uniform:2-7", False)
+  groups = dict(config.pool.groups)
+  assert [len(groups[name]) for name in ("closed", "open")] == [3, 4]
+  assert sorted(groups["closed"] + groups["open"]) == sorted(worker_names(config))
+  for name, ids in (("closed", (0, 1, 2)), ("open", (3, 4, 5, 6))):
+    config.evaluation.offer = f"groups:{name}"
+    assert make_offers(config).heldout.whole.workers == ids
+  same.pool, same.evaluation = config.pool, config.evaluation
+  same.grpo.iterations = config.grpo.iterations
+  assert config == same
+
+
+def test_the_smaller_conductor_is_qwen_of_3_billion_parameters_and_otherwise_the_same():
+  config, same = conductor3b.get_config("h200"), conductor7b.get_config("h200")
+  shape = model_shape(config)
+  assert (shape.num_layers, shape.hidden_size, shape.num_heads) == (36, 2048, 16)
+  same.model.name = config.model.name
+  assert config == same
 
 
 def test_devices_without_a_variant_are_refused_with_those_that_have_one():

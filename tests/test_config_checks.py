@@ -10,12 +10,7 @@ from conductor_jax.config_checks import check_config, check_shape
 from conductor_jax.errors import UserError
 from configs import dryrun, quickstart, smollm_cpu
 from experiments.policy import model_shape
-
-
-def with_values(**values):
-  config = quickstart.get_config()
-  config.update_from_flattened_dict({key.replace("__", "."): v for key, v in values.items()})
-  return config
+from tests.config_values import with_values
 
 
 def check(config):
@@ -54,6 +49,13 @@ def test_smollm_on_a_cpu_is_possible_once_vllm_is_named(smollm2_file):
     ("grpo.entropy_rate", 0.0, "above 0"),
     ("grpo.entropy_maximum", 0.0, "above 0"),
     ("sft.micro_batches", 0, "above 0"),
+    ("report.collapse.iterations", -1, "0 or above"),
+    ("report.collapse.worker_entropy_bits", -0.1, "0 or above"),
+    ("report.collapse.steps_per_plan", -1.0, "0 or above"),
+    ("report.collapse.parse_rate", -0.1, "a share, from 0 to 1"),
+    ("report.collapse.access_density", 1.1, "a share, from 0 to 1"),
+    ("report.collapse.wrong_duplicates", 1.5, "a share, from 0 to 1"),
+    ("report.collapse.failed_groups", -0.5, "a share, from 0 to 1"),
     ("grpo.kl_coefficient", -0.1, "0 or above"),
     ("grpo.kl_final_fraction", 1.5, "from 0 to 1"),
     ("grpo.kl_estimator", "k4", "one of k1, k2, k3, exact"),
@@ -91,7 +93,33 @@ def test_smollm_on_a_cpu_is_possible_once_vllm_is_named(smollm2_file):
     ("tasks.evaluated", ("gsm8k",), "gsm8k is trained on, and a part of it held out already"),
     ("tasks.files", (("gsm8k", "a.jsonl"),), "is read with --config.tasks.source=files only"),
     ("tasks.revisions", (("gsm8k", "v1"),), "is read with --config.tasks.source=hub only"),
-    ("workflow.access", "some", "one of binary, positions"),
+    ("workflow.access", "some", "one of binary, positions, none"),
+    ("workflow.max_steps", 0, "above 0"),
+    ("workflow.few_shot", -1, "0 or above"),
+    ("workflow.few_shot", 6, "5 at most"),
+    ("workflow.few_shot_source", "web", "one of outside, training, file"),
+    ("workflow.max_rounds", 0, "above 0"),
+    ("workflow.max_dollars", -1.0, "0 or above"),
+    ("reward.per_dollar", -1.0, "0 or above"),
+    ("reward.per_thousand_tokens", -1.0, "0 or above"),
+    ("reward.per_second", -1.0, "0 or above"),
+    ("grpo.recursion.first_reward", "later", "one of discounted, own, final"),
+    ("grpo.recursion.group", "batch", "one of round, question"),
+    ("grpo.recursion.micro_batches", 0, "above 0"),
+    ("grpo.recursion.share", -0.5, "must be from 0 to 1"),
+    ("grpo.recursion.share", 1.5, "must be from 0 to 1"),
+    ("grpo.recursion.discount", 1.25, "must be from 0 to 1"),
+    ("grpo.recursion.discount", -0.25, "must be from 0 to 1"),
+    ("grpo.recursion.share", 0.5, "trains a second round, and --config.workflow.max_rounds=1 has "
+                                  "none: set it to 2"),
+    ("pool.noise", ("archivist-medium",), "such as (('archivist-medium', 0.4),)"),
+    ("pool.noise", (("nobody", 0.4),), "pairs of a worker of pool.source=arena"),
+    ("pool.noise", (("archivist-medium", 1.1),), "a share from 0 to 1"),
+    ("pool.noise", (("archivist-medium", "0.4"),), "a share from 0 to 1"),
+    ("pool.noise", (("archivist-medium", 0.1), ("archivist-medium", 0.4)), "each another one"),
+    ("pool.groups", (("open", "gemma-3-27b"),), "such as (('open', ('gemma-3-27b', 'qwen3-32b'))"),
+    ("pool.groups", ("open",), "pairs of a group, each another one, and its workers"),
+    ("pool.groups", (("open", ("a",)), ("open", ("b",))), "each another one"),
     ("workflow.context", "mail", "one of messages, inlined"),
     ("workflow.deadline", -1.0, "0 or above"),
     ("optimizer.warmup_fraction", 1.0, "below 1"),

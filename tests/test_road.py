@@ -4,7 +4,7 @@ import pytest
 
 from conductor_jax.arena.plans import SUBTASKS
 from conductor_jax.arena.server_process import ServerProcess
-from conductor_jax.arena.specialists import SPECIALISTS, arena_pool
+from conductor_jax.arena.specialists import NOISE, SPECIALISTS, arena_pool
 from conductor_jax.arena.world import SKILLS, World, understand
 from conductor_jax.gather import gather_all
 from conductor_jax.strategies.single_worker import SingleWorker
@@ -91,3 +91,13 @@ async def test_no_worker_alone_is_ever_right_on_a_two_hop_task(executor, graders
     strategy = SingleWorker(worker, executor, graders)
     alone = await gather_all(strategy.answer(task, seed=SEED) for task in TWO_HOP)
     assert [attempt.grade.correct for attempt in alone] == [False] * len(TWO_HOP)
+
+
+async def test_a_lookup_that_is_lost_in_noise_costs_a_two_hop_plan_its_answer(graders):
+  options = {"seed": SEED, "noise": [["archivist-medium", 1.0]]}
+  with ServerProcess("conductor_jax.arena.specialists:answerers", options) as server:
+    noisy = arena_pool(server.base_url, SEED)
+    async with PoolClient(noisy, request_timeout=20, max_attempts=2) as client:
+      lost = await attempts(Executor(client, context="messages"), graders, TWO_HOP, opened=True)
+  assert {attempt.transcript.calls[0].response for attempt in lost} == {NOISE}
+  assert [attempt.grade.correct for attempt in lost] == [False] * len(TWO_HOP)

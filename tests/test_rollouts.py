@@ -1,132 +1,62 @@
-import asyncio
+"""One round: from prompts to rewards, on workers behind a real server."""
+
 import json
-from collections import Counter
 
 import numpy as np
 import pytest
-from aiohttp import web
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
-from conductor_jax.errors import UserError
-from conductor_jax.rewards import RewardValues
-from conductor_jax.rollouts import Conductor, Rollout
-from conductor_jax.sampling.sampler import Completion
-from conductor_jax.tasks.graders import Graders
-from conductor_jax.tasks.task import Task
-from conductor_jax.workers.client import PoolClient
-from conductor_jax.workers.pool import Pool, WorkerSpec
-from conductor_jax.workflows.executor import Executor
-from conductor_jax.workflows.prompts import conductor_messages
-from conductor_jax.workflows.workflow import ParseFailure
-
-_TEMPLATE = (
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
-NAMES = ("four", "seed", "refuses", "dead")
-FOUR, SEED, REFUSES, DEAD = range(4)
-
-
-def byte_tokenizer() -> PreTrainedTokenizerFast:
-  letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-  tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
-  tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-  tokenizer.decoder = decoders.ByteLevel()
-  return PreTrainedTokenizerFast(
-      tokenizer_object=tokenizer, eos_token="<|im_end|>",
-      additional_special_tokens=["<|im_start|>"], chat_template=_TEMPLATE)
-
-
-TOKENIZER = byte_tokenizer()
-
-
-def lists(*workers: int, access: str = '["all"]') -> str:
-  entries = ", ".join(["[]"] + [access] * (len(workers) - 1))
-  subtasks = ", ".join(['"Solve it."'] * len(workers))
-  return f"model_id = {list(workers)}\nsubtasks = [{subtasks}]\naccess_list = [{entries}]"
-
-
-def completion(text: str, *, ended: bool = True) -> Completion:
-  tokens = TOKENIZER.encode(text, add_special_tokens=False) + [TOKENIZER.eos_token_id] * ended
-  return Completion(
-      np.array(tokens, np.int32), np.linspace(-1, 0, len(tokens), dtype=np.float32),
-      "stop" if ended else "length",
-      weight_versions=np.array([3] + [4] * (len(tokens) - 1), np.int32))
-
-
-class Scripted:
-  """Writes the same text under every seed."""
-
-  def __init__(self, text: str):
-    self.text = text
-    self.calls = []
-
-  async def sample(self, prompt, seeds, temperature):
-    self.calls.append((prompt, seeds, temperature))
-    return [completion(self.text) for _ in seeds]
+from conductor_jax.errors import OutOfBudget, UserError
+from conductor_jax.rewards import Reward, RewardValues
+from conductor_jax.rollouts import Conductor, Rollout, Turn
+from conductor_jax.workers.budget import Allowance, Budget
+from conductor_jax.workers.offer import Offer
+from conductor_jax.workflows.lists import PlanFormat
+from conductor_jax.workflows.prompts import PromptTemplate
+from conductor_jax.workflows.workflow import PLAIN_SUBTASK, ParseFailure, Step
+from tests.small_conductor import (
+    ALL,
+    DEAD,
+    FOUR,
+    REFUSES,
+    SEED,
+    TOKENIZER,
+    Scripted,
+    completion,
+    lists,
+    serve_conductor,
+    task,
+)
 
 
 @pytest.fixture
 async def server():
-  """Counts requests per model; "four" answers 4, "seed" its request's seed, "refuses" HTTP 400."""
-  requests = Counter()
-
-  async def answer(request: web.Request) -> web.Response:
-    body = await request.json()
-    requests[body["model"]] += 1
-    await asyncio.sleep(0.01 * (requests.total() % 3))  # answers overtake each other
-    if body["model"] == "refuses":
-      return web.json_response({"error": {"message": "no"}}, status=400)
-    content = "4" if body["model"] == "four" else str(body["seed"])
-    return web.json_response({
-        "choices": [{"message": {"role": "assistant", "content": content},
-                     "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 8, "completion_tokens": 2}})
-
-  application = web.Application()
-  application.router.add_post("/v1/chat/completions", answer)
-  runner = web.AppRunner(application)
-  await runner.setup()
-  await web.TCPSite(runner, "127.0.0.1", 0).start()
-  live = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-  # Nothing listens on port 1: connections are refused at once.
-  pool = Pool(tuple(
-      WorkerSpec(name, "http://127.0.0.1:1/v1" if name == "dead" else live, name,
-                 price_in=1e5, price_out=2e5)
-      for name in NAMES))
-  async with PoolClient(pool, request_timeout=5, max_attempts=1) as client:
-    async with Graders() as graders:
-      def conductor(sampler=None, **changes) -> Conductor:
-        return Conductor(**{
-            "sampler": sampler, "tokenizer": TOKENIZER, "graders": graders,
-            "executor": Executor(client, context="messages"), "reward_values": RewardValues(),
-            "max_steps": 3, "access": "binary", "temperature": 1.0} | changes)
-      yield conductor, requests
-  await runner.cleanup()
+  async with serve_conductor() as served:
+    yield served
 
 
-def task(name: str = "t", reference: str = "4", kind: str = "arithmetic") -> Task:
-  return Task(name, f"What is {name}?", reference, kind, {"level": 1})
+def turn(offer: Offer = ALL, **fields) -> Turn:
+  return Turn(task(**fields), offer)
 
 
-async def one(conductor: Conductor, text: str, **fields) -> Rollout:
+async def one(
+    conductor: Conductor, text: str, offer: Offer = ALL, *, seed: int = 1, **fields) -> Rollout:
   (rollout,) = await conductor.execute(
-      task(**fields), [completion(text)], np.array([1], np.uint32))
+      turn(offer, **fields), [completion(text)], np.array([seed], np.uint32))
   return rollout
 
 
 async def test_sample_sends_the_templated_prompt_seeds_and_temperature(server):
   sampler = Scripted("x")
   conductor, _ = server
-  sampled = conductor(sampler, access="positions", temperature=0.7)
+  sampled = conductor(sampler, access="positions", prefill="Plan:\n", temperature=0.7)
   seeds = np.array([1, 2], np.uint32)
-  assert len(await sampled.sample(task("b"), seeds)) == 2
-  await sampled.sample(task("a"), seeds[:1], temperature=0.0)
+  assert len(await sampled.sample(turn(name="b"), seeds)) == 2
+  await sampled.sample(turn(name="a"), seeds[:1], temperature=0.0)
   (prompt, sent, temperature), (_, _, greedy) = sampler.calls
-  system, user = conductor_messages("What is b?", workers=4, max_steps=3, access="positions")
+  system, user = PromptTemplate(PlanFormat(3, "positions")).messages("What is b?", range(4))
   assert TOKENIZER.decode(prompt) == (
       f"<|im_start|>system\n{system['content']}<|im_end|>\n"
-      f"<|im_start|>user\n{user['content']}<|im_end|>\n<|im_start|>assistant\n")
+      f"<|im_start|>user\n{user['content']}<|im_end|>\n<|im_start|>assistant\nPlan:\n")
   assert sent is seeds and (temperature, greedy) == (0.7, 0.0)
 
 
@@ -135,8 +65,8 @@ async def test_a_rollout_keeps_the_tokens_it_was_given_and_the_prompt_that_was_s
   sampler = Scripted(lists(FOUR))
   sampled = conductor(sampler)
   seeds = np.array([1], np.uint32)
-  (completion,) = await sampled.sample(task(), seeds)
-  (rollout,) = await sampled.execute(task(), [completion], seeds)
+  (completion,) = await sampled.sample(turn(), seeds)
+  (rollout,) = await sampled.execute(turn(), [completion], seeds)
   assert rollout.completion_tokens is completion.tokens
   assert rollout.sampler_logprobs is completion.logprobs
   assert rollout.completion_tokens[-1] == TOKENIZER.eos_token_id
@@ -147,11 +77,12 @@ async def test_a_rollout_keeps_the_tokens_it_was_given_and_the_prompt_that_was_s
 
 
 async def test_a_group_is_as_old_as_the_oldest_weights_that_wrote_any_of_its_tokens(server):
-  conductor, requests = server
-  group = await conductor(Scripted(lists(FOUR))).roll_out(task(), np.array([1, 2], np.uint32))
+  conductor, workers = server
+  group = await conductor(Scripted(lists(FOUR))).roll_out(task(), np.array([1, 2], np.uint32), ALL)
   assert group.oldest_version == 3
-  assert [rollout.reward for rollout in group.rollouts] == [1.0, 1.0]
-  assert group.seconds_sampling < group.seconds_executing and requests.total() == 2
+  (first,) = group.rounds
+  assert [rollout.reward for rollout in first] == [1.0, 1.0]
+  assert group.seconds_sampling < group.seconds_executing and workers.requests.total() == 2
 
 
 async def test_right_and_wrong_answers_get_one_and_a_half(server):
@@ -161,18 +92,18 @@ async def test_right_and_wrong_answers_get_one_and_a_half(server):
 
 
 async def test_no_worker_is_called_for_a_completion_that_does_not_parse(server):
-  conductor, requests = server
+  conductor, workers = server
   for text in ("I give up.", lists(4), lists(FOUR, FOUR, FOUR, FOUR), lists(FOUR)[:-1]):
     rollout = await one(conductor(), text)
     assert isinstance(rollout.plan, ParseFailure)
     assert (rollout.reward, rollout.transcript, rollout.grade) == (0.0, None, None)
-  assert requests.total() == 0
+  assert workers.requests.total() == 0
 
 
 async def test_a_completion_cut_off_at_the_token_limit_is_parsed_like_any_other(server):
   conductor, _ = server
   (rollout,) = await conductor().execute(
-      task(), [completion(lists(FOUR), ended=False)], np.array([1], np.uint32))
+      turn(), [completion(lists(FOUR), ended=False)], np.array([1], np.uint32))
   assert (rollout.text, rollout.reward) == (lists(FOUR), 1.0)
 
 
@@ -181,6 +112,7 @@ async def test_an_endpoint_that_cannot_be_reached_rejects_the_rollout(server):
   for plan in (lists(DEAD), lists(FOUR, DEAD), lists(DEAD, FOUR), lists(DEAD, FOUR, access="[]")):
     rollout = await one(conductor(), plan)
     assert rollout.reward is None and rollout.grade is None and rollout.transcript.unavailable
+    assert rollout.parts is None and not rollout.right
 
 
 async def test_a_worker_that_refuses_is_the_plans_fault(server):
@@ -208,7 +140,7 @@ async def test_answers_depend_on_a_rollouts_own_seed_alone(server):
   seeds = np.array([10, 11, 12], np.uint32)
 
   async def answers(completions, seeds):
-    rollouts = await conductor().execute(task(), completions, seeds)
+    rollouts = await conductor().execute(turn(), completions, seeds)
     return [rollout.transcript and rollout.transcript.answer for rollout in rollouts]
 
   together = await answers(completions, seeds)
@@ -228,17 +160,21 @@ async def test_json_holds_the_whole_rollout(server):
           "estimated": False}
   assert row == {
       "task": {"id": "t", "question": "What is t?", "kind": "arithmetic", "reference": "4"},
+      "offered": [0, 1, 2, 3],
+      "previous_answer": None,
       "completion": lists(REFUSES, FOUR, access="[]"),
       "answer": "4",
       "reward": 1.0,
+      "reward_parts": {"total": 1.0, "outcome": 1.0, "cost": 0.0, "tokens": 0.0, "latency": 0.0},
       "calls": [
           {**call, "worker": "refuses", "response": "", "outcome": "refused", "prompt_tokens": 0,
            "completion_tokens": 0, "cost": 0.0,
            "error": 'HTTP 400: {"error": {"message": "no"}}'},
           {**call, "worker": "four", "response": "4", "outcome": "answered", "prompt_tokens": 8,
            "completion_tokens": 2, "cost": pytest.approx(1.2), "error": None}],
-      "plan": [{"worker": REFUSES, "subtask": "Solve it.", "sees": []},
-               {"worker": FOUR, "subtask": "Solve it.", "sees": []}],
+      "plan": [
+          {"worker": REFUSES, "subtask": "Solve it.", "sees": [], "sees_previous": False},
+          {"worker": FOUR, "subtask": "Solve it.", "sees": [], "sees_previous": False}],
       "completion_tokens": rollout.completion_tokens.tolist(),
       "sampler_logprobs": rollout.sampler_logprobs.tolist(),
       "weight_versions": [3, 4],
@@ -253,3 +189,131 @@ async def test_json_of_an_unparsed_rollout_says_why(server):
   row = rollout.to_json()
   assert row["plan"] == rollout.plan.reason
   assert (row["answer"], row["calls"], row["reward"]) == (None, [], 0.0)
+
+
+async def test_a_rejected_rollout_has_no_parts_in_json(server):
+  conductor, _ = server
+  row = json.loads(json.dumps((await one(conductor(), lists(DEAD))).to_json()))
+  assert (row["reward"], row["reward_parts"]) == (None, None)
+
+
+async def test_the_parts_of_a_reward_are_those_of_what_the_workers_took(server):
+  conductor, _ = server
+  values = RewardValues(per_dollar=0.125, per_thousand_tokens=10.0)
+  rollout = await one(conductor(reward_values=values), lists(FOUR, FOUR))
+  # Two calls of $1.2 and 10 tokens.
+  assert rollout.parts == Reward(
+      pytest.approx(0.5), 1.0, pytest.approx(-0.3), pytest.approx(-0.2), 0.0)
+  assert rollout.reward == rollout.parts.total
+  assert rollout.to_json()["reward_parts"] == {
+      "total": rollout.reward, "outcome": 1.0, "cost": rollout.parts.cost,
+      "tokens": rollout.parts.tokens, "latency": 0.0}
+
+
+async def test_a_spent_budget_ends_a_group(server):
+  async with serve_conductor(Budget(Allowance(calls=1))) as (conductor, workers):
+    with pytest.raises(OutOfBudget, match="1 calls, has no room"):
+      await conductor(Scripted(lists(FOUR))).roll_out(task(), np.array([1, 2], np.uint32), ALL)
+    assert workers.hits == 1
+
+
+class TestPrefill:
+  PREFILL = "Let me plan.\n"
+
+  async def test_it_is_read_and_neither_sampled_nor_trained(self, server):
+    conductor, _ = server
+    sampler = Scripted("One is enough.\n" + lists(FOUR))
+    group = await conductor(sampler, prefill=self.PREFILL).roll_out(
+        task(), np.array([1], np.uint32), ALL)
+    ((rollout,),) = group.rounds
+    assert TOKENIZER.decode(rollout.prompt_tokens).endswith("assistant\n" + self.PREFILL)
+    assert rollout.text == "One is enough.\n" + lists(FOUR)
+    assert TOKENIZER.decode(rollout.completion_tokens) == rollout.text + "<|im_end|>"
+
+  async def test_spans_are_places_in_the_completion(self, server):
+    conductor, _ = server
+    text = "Well: " + lists(FOUR, SEED)
+    rollout = await one(conductor(prefill=self.PREFILL), text)
+    assert {key: text[start:end] for key, (start, end) in rollout.plan.spans.items()} == {
+        (0, "worker"): "0", (0, "subtask"): "Solve it.", (0, "sees"): "[]",
+        (1, "worker"): "1", (1, "subtask"): "Solve it.", (1, "sees"): '["all"]'}
+    assert rollout.plan == (await one(conductor(), text)).plan
+
+  async def test_a_failure_is_placed_in_the_completion(self, server):
+    conductor, _ = server
+    rollout = await one(conductor(prefill=self.PREFILL), "Well: " + lists(7))
+    assert rollout.plan.position == len("Well: model_id = [")
+    rollout = await one(conductor(prefill="<think>\n"), lists(FOUR))
+    assert rollout.plan == ParseFailure("the text ends inside <think>", 0)
+
+  async def test_what_it_begins_the_completion_ends(self, server):
+    conductor, _ = server
+    thought = f"Perhaps {lists(SEED)}\n</think>\n{lists(FOUR)}"
+    rollout = await one(conductor(prefill="<think>\n"), thought)
+    assert rollout.workflow.steps == (Step(FOUR, "Solve it."),)
+    rollout = await one(conductor(prefill="Ask model 0:\nmodel"), lists(FOUR)[len("model"):])
+    assert rollout.workflow.steps == (Step(FOUR, "Solve it."),)
+
+
+class TestOffers:
+  KEPT, RENUMBERED = Offer((0, 1, 3)), Offer((0, 1, 3), True)
+
+  async def test_workers_that_keep_their_numbers_are_those_of_the_pool(self, server):
+    conductor, workers = server
+    rollout = await one(conductor(), lists(SEED, FOUR), self.KEPT)
+    assert [step.worker for step in rollout.workflow.steps] == [SEED, FOUR]
+    assert workers.requests == {"seed": 1, "four": 1}
+    assert TOKENIZER.decode(rollout.prompt_tokens).endswith(
+        "Available models: Model 0, Model 1, Model 3<|im_end|>\n<|im_start|>assistant\n")
+
+  async def test_renumbered_workers_become_those_of_the_pool(self, server):
+    conductor, workers = server
+    offer = Offer((FOUR, REFUSES), True)
+    rollout = await one(conductor(), lists(1, 0, access="[]"), offer)
+    assert [step.worker for step in rollout.workflow.steps] == [REFUSES, FOUR]
+    assert workers.requests == {"refuses": 1, "four": 1}
+    assert rollout.reward == 1.0
+    assert rollout.plan.spans[0, "worker"] == (len("model_id = ["), len("model_id = [1"))
+    assert "Available models: Model 0, Model 1<|im_end|>" in TOKENIZER.decode(
+        rollout.prompt_tokens)
+
+  @pytest.mark.parametrize(("offer", "worker", "named"), [
+      (KEPT, REFUSES, "0, 1, 3"), (RENUMBERED, 3, "0 to 2"), (Offer((1,)), FOUR, "1")])
+  async def test_a_worker_that_is_not_on_offer_makes_a_plan_none_and_nobody_is_called(
+      self, server, offer, worker, named):
+    conductor, workers = server
+    rollout = await one(conductor(), lists(worker), offer)
+    assert rollout.plan.reason == f"model_id[0] is {worker}, but the workers are {named}"
+    assert (rollout.reward, rollout.parts, rollout.transcript) == (0.0, Reward(0.0, 0.0), None)
+    assert not workers.requests
+
+  async def test_json_names_the_workers_by_their_ids_in_the_pool(self, server):
+    conductor, _ = server
+    for offer, number in ((self.KEPT, DEAD), (self.RENUMBERED, 2)):
+      row = (await one(conductor(), lists(number), offer)).to_json()
+      assert row["offered"] == [0, 1, 3] and row["plan"][0]["worker"] == DEAD
+      assert row["completion"] == lists(number)
+
+
+class TestFormats:
+
+  async def test_plans_without_subtasks_ask_the_plain_one(self, server):
+    conductor, workers = server
+    text = 'model_id = [1, 0]\naccess_list = [[], ["all"]]'
+    rollout = await one(conductor(subtasks=False), text)
+    assert rollout.workflow.steps == (Step(SEED, PLAIN_SUBTASK), Step(FOUR, PLAIN_SUBTASK, (0,)))
+    assert rollout.reward == 1.0
+    assert workers.bodies[-1]["messages"][-1]["content"] == "Subtask:\nAnswer the question."
+
+  async def test_plans_of_models_alone_run_all_their_steps(self, server):
+    conductor, workers = server
+    rollout = await one(conductor(subtasks=False, access="none"), "model_id = [1, 0]")
+    assert workers.requests == {"seed": 1, "four": 1} and rollout.reward == 1.0
+
+  async def test_emptied_access_lists_run_the_same_plan_without_any_step_seeing_another(
+      self, server):
+    conductor, workers = server
+    rollout = await one(conductor(empty_access=True), lists(SEED, FOUR), Offer((FOUR, SEED), True))
+    assert rollout.workflow.steps == (Step(SEED, "Solve it."), Step(FOUR, "Solve it."))
+    assert rollout.text == lists(SEED, FOUR)
+    assert all(len(body["messages"]) == 1 for body in workers.bodies)

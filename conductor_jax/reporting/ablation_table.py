@@ -63,7 +63,7 @@ def _whole(results: Mapping[str, Any]) -> Table:
         _label(results, row), f"{len(row['seeds'])}", _estimate(numbers["accuracy"], _percent),
         _estimate(row["difference"], _points),
         *(_estimate(numbers[name], _form(title, form)) for name, title, form in _COLUMNS)))
-  headings = ("seeds", "accuracy, %", f"less that of {results['first']}",
+  headings = ("seeds", "accuracy, %", f"against {results['first']}",
               *(title for _, title, _ in _COLUMNS))
   return Table(("", *headings), tuple(rows))
 

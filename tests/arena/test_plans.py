@@ -7,25 +7,33 @@ import pytest
 
 from conductor_jax.arena.plans import SUBTASKS, example_plan, plain_plan
 from conductor_jax.arena.world import KINDS, World, understand
-from conductor_jax.workflows.lists import ParsedPlan, parse_lists
+from conductor_jax.workflows.lists import PlanFormat, parse_lists
+from conductor_jax.workflows.workflow import ParsedPlan
 
-WORKERS, MAX_STEPS = 7, 5
+WORKERS = 7
+FORMAT = PlanFormat()
 TASKS = World(0).tasks("train", 500)
 # The 99.9 % quantile of the chi-square distribution, by degrees of freedom.
-QUANTILES = {6: 22.46, 24: 51.18, 36: 67.98, 54: 91.87}
+QUANTILES = {2: 13.82, 6: 22.46, 24: 51.18, 36: 67.98, 54: 91.87}
+
+
+def drawn(draw, seed, tasks=TASKS * 8, models=range(WORKERS)) -> list:
+  """Triples (task, text, workflow)."""
+  generator = np.random.default_rng(seed)
+  examples = [draw(task, models, generator) for task in tasks]
+  return [(task, example.completion(FORMAT), example.workflow)
+          for task, example in zip(tasks, examples, strict=True)]
 
 
 @pytest.fixture(scope="module", params=[example_plan, plain_plan], ids=lambda f: f.__name__)
 def plans(request):
   """4000 triples (task, text, workflow)."""
-  generator = np.random.default_rng(0)
-  return [(task, *request.param(task, WORKERS, generator)) for task in TASKS * 8]
+  return drawn(request.param, 0)
 
 
 @pytest.fixture(scope="module")
 def example_plans():
-  generator = np.random.default_rng(1)
-  return [(task, *example_plan(task, WORKERS, generator)) for task in TASKS * 8]
+  return drawn(example_plan, 1)
 
 
 def chi_square(table: np.ndarray) -> float:
@@ -37,7 +45,7 @@ def chi_square(table: np.ndarray) -> float:
 
 def test_every_plan_parses_back_to_its_workflow(plans):
   for _, text, workflow in plans:
-    parsed = parse_lists(text, workers=WORKERS, max_steps=MAX_STEPS)
+    parsed = parse_lists(text, FORMAT, workers=range(WORKERS))
     assert isinstance(parsed, ParsedPlan) and parsed.workflow == workflow
 
 
@@ -106,8 +114,7 @@ def test_subtasks_name_the_skills_of_the_question_in_order(example_plans):
 
 
 def test_plain_plans_answer_half_the_time_and_check_the_other_half():
-  generator = np.random.default_rng(2)
-  workflows = [plain_plan(task, WORKERS, generator)[1] for task in TASKS * 8]
+  workflows = [workflow for _, _, workflow in drawn(plain_plan, 2)]
   checked = [workflow for workflow in workflows if len(workflow.steps) == 2]
   assert len(checked) / len(workflows) == pytest.approx(0.5, abs=0.03)
   assert {workflow.steps[1].sees for workflow in checked} == {(0,)}
@@ -116,7 +123,21 @@ def test_plain_plans_answer_half_the_time_and_check_the_other_half():
 
 def test_the_generator_fixes_the_plan():
   def texts(seed):
-    generator = np.random.default_rng(seed)
-    return [example_plan(task, WORKERS, generator)[0] for task in TASKS[:20]]
+    return [text for _, text, _ in drawn(example_plan, seed, TASKS[:20])]
 
   assert texts(3) == texts(3) != texts(4)
+
+
+@pytest.mark.parametrize("draw", [example_plan, plain_plan], ids=lambda f: f.__name__)
+def test_only_the_workers_on_offer_are_asked_and_each_equally_often(draw):
+  plans = drawn(draw, 3, models=(1, 4, 6))
+  counts = Counter(step.worker for _, _, workflow in plans for step in workflow.steps)
+  assert set(counts) == {1, 4, 6}
+  values = np.array(list(counts.values()))
+  assert np.sum((values - values.mean()) ** 2 / values.mean()) < QUANTILES[2]
+
+
+def test_an_example_names_its_question_and_the_models_it_was_drawn_for():
+  example = example_plan(TASKS[0], (1, 4, 6), np.random.default_rng(0))
+  assert (example.question, example.models, example.previous) == (
+      TASKS[0].question, (1, 4, 6), None)

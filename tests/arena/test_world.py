@@ -1,5 +1,6 @@
 """The almanac's questions, their answers, and what keeps the splits apart."""
 
+import dataclasses
 import inspect
 import re
 from collections import Counter
@@ -18,7 +19,8 @@ from conductor_jax.arena.world import (
     World,
     understand,
 )
-from conductor_jax.workflows.prompts import conductor_messages
+from conductor_jax.workflows.prompts import PromptTemplate, Shot
+from tests.workflows import golden_prompts
 
 
 @pytest.fixture(scope="module")
@@ -172,12 +174,15 @@ def test_more_tasks_than_there_are_distinct_questions_are_refused(world):
     world.tasks("test", 1200)
 
 
-def test_no_prompt_of_the_conductor_tells_of_a_workers_name_skill_or_price(train, test):
+@pytest.mark.parametrize("name", golden_prompts.CASES)
+def test_no_prompt_of_the_conductor_tells_of_a_workers_name_skill_or_price(name, train, test):
+  format, previous = golden_prompts.CASES[name]
+  asked = golden_prompts.template(format)
   names = {s.name for s in SPECIALISTS} | {s.name.split("-")[0] for s in SPECIALISTS}
   prices = {str(price) for s in SPECIALISTS for price in (s.price_in, s.price_out)}
   system = set()
   for task in train + test:
-    first, user = conductor_messages(task.question, workers=7, max_steps=5)
+    first, user = asked.messages(task.question, range(7), previous=previous)
     system.add(first["content"])
     text = f"{first['content']}\n{user['content']}".lower()
     assert not any(name in text for name in names | {"small", "medium", "large", "price", "$"})
@@ -185,9 +190,17 @@ def test_no_prompt_of_the_conductor_tells_of_a_workers_name_skill_or_price(train
     # "words" is plain English in the system message, which is the same for every task.
     assert not any(skill in user["content"].lower() for skill in SKILLS)
     assert not any(skill in first["content"] for skill in SKILLS if skill != "words")
+    answer = "" if previous is None else f"\n\nAnswer so far: {previous}"
     assert user["content"] == (
-        f"Question: {task.question}\n\nAvailable models: "
+        f"Question: {task.question}{answer}\n\nAvailable models: "
         "Model 0, Model 1, Model 2, Model 3, Model 4, Model 5, Model 6")
   assert len(system) == 1
-  assert set(inspect.signature(conductor_messages).parameters) == {
-      "question", "workers", "max_steps", "access"}
+
+
+def test_a_prompt_is_made_of_nothing_that_could_tell_more_of_the_workers():
+  assert set(inspect.signature(PromptTemplate.messages).parameters) == {
+      "self", "question", "models", "previous"}
+  assert [field.name for field in dataclasses.fields(PromptTemplate)] == [
+      "format", "shots", "prefill"]
+  assert [field.name for field in dataclasses.fields(Shot)] == [
+      "question", "models", "completion"]

@@ -1,6 +1,7 @@
 """Attempts that are known beforehand, and a strategy that makes them."""
 
 import itertools
+from dataclasses import replace
 
 from conductor_jax.strategies.strategy import Attempt
 from conductor_jax.tasks.task import Grade, Task
@@ -28,6 +29,21 @@ def attempt(kind: str, workers: tuple[int, ...], grade: Grade | None, tokens: in
   calls = [call(worker, outcome, usage=usage if not index else Usage())
            for index, worker in enumerate(workers)]
   return Attempt(task, plan, Transcript(plan, calls, "4", usage), grade)
+
+
+def kept(before: Attempt) -> Attempt:
+  """A round that leaves the answer of the one before as it is."""
+  plan = Workflow(())
+  return replace(
+      before, plan=plan, transcript=Transcript(plan, (), before.transcript.answer, Usage()),
+      earlier=())
+
+
+def in_rounds(*rounds: Attempt) -> Attempt:
+  """An attempt on the task of the first one, in so many rounds."""
+  task = rounds[0].task
+  *earlier, last = (replace(each, task=task) for each in rounds)
+  return replace(last, earlier=tuple(earlier))
 
 
 class Recorded:

@@ -42,6 +42,8 @@ async def test_every_number_of_a_mixed_set():
       "accuracy": 2 / 4,
       "accuracy_by_kind": {"a": 1 / 2, "b": 1 / 2},
       "pass_at_k": {},
+      "accuracy_by_round": {},
+      "another_plan": {},
       "parse_rate": 4 / 5,
       "correct_given_parsed": pytest.approx(2 / 3),
       "unparsed_answers": 0.0,

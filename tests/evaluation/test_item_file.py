@@ -93,7 +93,7 @@ def test_a_faulty_line_before_the_last_is_named_and_nothing_is_cut_off(tmp_path,
 def test_a_last_line_that_is_whole_and_no_item_is_not_taken_for_a_torn_one(tmp_path):
   path = tmp_path / "items.jsonl"
   path.write_text('{"strategy": "s"}\n')
-  with pytest.raises(UserError, match=r"line 1 is no item \(KeyError: 'plan'\)"):
+  with pytest.raises(UserError, match=r"line 1 is no item \(KeyError: 'grade'\)"):
     opened(path)
   assert path.read_text() == '{"strategy": "s"}\n'
 

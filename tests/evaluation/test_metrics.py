@@ -2,11 +2,15 @@ import pytest
 
 from conductor_jax.evaluation.item import Item, Key, record
 from conductor_jax.evaluation.metrics import latencies, question_scores, summarise
-from tests.evaluation.attempts import RIGHT, UNREAD, WRONG, attempt
+from tests.evaluation.attempts import RIGHT, UNREAD, WRONG, attempt, in_rounds, kept
 
 
 def item(task, grade, repeat=0, kind="a", workers=(0,), **fields):
-  each = attempt(kind, workers, grade, **fields)
+  return item_of(attempt(kind, workers, grade, **fields), task, repeat)
+
+
+def item_of(each, task, repeat=0):
+  kind = each.task.kind
   read = Item.read(record(each, strategy="s", variant="", repeat=repeat, seed=0, seconds=1.0))
   return Item(**{**vars(read), "key": Key("s", kind, task, repeat)})
 
@@ -57,3 +61,46 @@ def test_latency_is_over_what_was_asked_and_has_a_verdict():
   found = latencies([*slow, *others])
   assert found == {"latency_median": 9.5, "latency_p95": pytest.approx(18.05)}
   assert latencies(others) == {"latency_median": None, "latency_p95": None}
+
+
+def in_one_and_more_rounds():
+  """Six items of five questions in up to three rounds; one is rejected in its second round."""
+  right, wrong = (attempt("a", (0, 1), grade, tokens=10, cost=0.25) for grade in (RIGHT, WRONG))
+  unparsed = attempt("a", (), None)
+  return [
+      item_of(in_rounds(wrong, right, kept(right)), "mended"),
+      item_of(in_rounds(wrong, wrong, wrong), "mended", 1),
+      item_of(in_rounds(right, kept(right)), "kept"),
+      item_of(in_rounds(right, wrong), "spoilt"),
+      item_of(unparsed, "unparsed"),
+      item_of(in_rounds(right, attempt("a", (2,), None)), "rejected")]
+
+
+def test_accuracy_by_round_is_that_of_the_answers_after_so_many():
+  numbers = summarise(in_one_and_more_rounds(), workers=3)
+  # Of four questions, one with two answers: 0 + 1 + 1 + 0, 1/2 + 1 + 0 + 0, and so it stays.
+  assert numbers["accuracy_by_round"] == {"1": 2 / 4, "2": 1.5 / 4, "3": 1.5 / 4}
+  assert numbers["accuracy"] == 1.5 / 4
+
+
+def test_another_plan_is_asked_for_after_a_share_of_the_first_answers_of_each_verdict():
+  numbers = summarise(in_one_and_more_rounds(), workers=3)
+  # Two first answers are right, of which one was kept; three are wrong, one for it did not parse.
+  assert numbers["another_plan"] == {"right": 1 / 2, "wrong": 2 / 3}
+
+
+def test_plans_of_all_rounds_count_and_a_task_costs_what_all_its_rounds_do():
+  numbers = summarise(in_one_and_more_rounds(), workers=3)
+  # 3 + 3 + 2 + 2 + 1 + 2 plans, of which one did not parse and two are empty.
+  assert numbers["parse_rate"] == 12 / 13
+  # Nine with two steps and a rejected one with one.
+  assert numbers["steps_per_plan"] == 19 / 10
+  assert numbers["worker_shares"] == [9 / 19, 9 / 19, 1 / 19]
+  # Five items with a verdict, in eight plans that were run: 2 + 3 + 1 + 2.
+  assert numbers["tokens_per_task"] == 80 / 5 and numbers["cost_per_task"] == 2.0 / 5
+  assert numbers["correct_given_parsed"] == 2 / 4
+
+
+def test_where_no_item_has_a_second_round_nothing_is_said_of_rounds():
+  numbers = summarise([item("one", RIGHT), item("two", None)], workers=1)
+  assert numbers["accuracy_by_round"] == numbers["another_plan"] == {}

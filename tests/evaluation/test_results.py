@@ -11,11 +11,14 @@ from conductor_jax.workflows.workflow import Step, Workflow
 PLAN = Workflow((Step(0, ""), Step(1, "")))
 
 
-def item(strategy, task, right, *, benchmark="gsm8k", repeat=0, variant="", cost=0.5, worker=None):
+def item(strategy, task, right, *, benchmark="gsm8k", repeat=0, variant="", cost=0.5, worker=None,
+         before=()):
+  """An item whose last plan gives the verdict, after rounds with those of `before`."""
   plan = PLAN if worker is None else Workflow((Step(worker, ""),))
   return Item(
-      key=Key(strategy, benchmark, task, repeat), variant=variant, question="h", workflow=plan,
-      right=right, fault=None if right is not None else "down", extracted=right is not None or None,
+      key=Key(strategy, benchmark, task, repeat), variant=variant, question="h",
+      plans=(plan,) * (len(before) + 1), rights=(*before, right), right=right,
+      fault=None if right is not None else "down", extracted=right is not None or None,
       tokens=10, cost=cost, latency=2.0)
 
 
@@ -72,6 +75,37 @@ def test_the_mean_is_over_benchmarks_whatever_their_size_and_counts_are_sums():
   low, high = mean["accuracy_interval"]
   # The two questions of the small one are worth half: their mean is 0, 0.5 or 1.
   assert low < 0.5 and high > 0.9
+
+
+def test_means_over_benchmarks_are_of_the_rounds_that_all_of_them_have():
+  def rounds(benchmark, *rights):
+    return [item("a", f"t{i}", last, benchmark=benchmark, before=before)
+            for i, (*before, last) in enumerate(rights)]
+
+  items = [*rounds("gsm8k", (False, True), (False, False), (True,), (True, True)),
+           *rounds("aime25", (False, False, True), (False,))]
+  found = results(items, benchmarks=("gsm8k", "aime25"))
+  one, other = (part["strategies"]["a"] for part in found["by_benchmark"].values())
+  assert one["accuracy_by_round"] == {"1": 2 / 4, "2": 3 / 4}
+  assert other["accuracy_by_round"] == {"1": 0, "2": 0, "3": 1 / 2}
+  assert one["another_plan"] == {"right": 1 / 2, "wrong": 1}
+  # No first answer of the other one is right.
+  assert other["another_plan"] == {"right": None, "wrong": 1 / 2}
+  mean = found["mean"]["strategies"]["a"]
+  assert mean["accuracy_by_round"] == {"1": 1 / 4, "2": 3 / 8}
+  assert mean["another_plan"] == {"right": None, "wrong": 3 / 4}
+  assert mean["accuracy"] == (3 / 4 + 1 / 2) / 2
+
+
+def test_a_benchmark_that_was_answered_in_one_round_has_no_numbers_by_round_and_nor_has_the_mean():
+  items = [item("a", "t0", True, before=(False,)),
+           item("a", "t0", True, benchmark="aime25")]
+  found = results(items, benchmarks=("gsm8k", "aime25"))
+  assert found["by_benchmark"]["gsm8k"]["strategies"]["a"]["accuracy_by_round"] == {
+      "1": 0, "2": 1}
+  for part in (found["by_benchmark"]["aime25"], found["mean"]):
+    numbers = part["strategies"]["a"]
+    assert numbers["accuracy_by_round"] == numbers["another_plan"] == {}
 
 
 def test_one_worker_on_each_benchmark_is_not_always_the_same_worker():

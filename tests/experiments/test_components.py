@@ -3,20 +3,15 @@ import re
 from collections import Counter
 from functools import partial
 
-import numpy as np
 import pytest
 
-from conductor_jax.arena.world import understand
 from conductor_jax.config_checks import check_config
 from conductor_jax.errors import UserError
-from conductor_jax.workflows.lists import parse_lists
-from conductor_jax.workflows.workflow import ParsedPlan, Step, Workflow
+from conductor_jax.workflows.workflow import Step, Workflow
 from configs import conductor7b_paper, dryrun, quickstart
-from experiments.components import Chat, load_splits, open_workers
+from experiments.components import load_splits, open_workers
 from experiments.workdir import claim
 from tests.tasks.hub_rows import ROWS, SPLITS, write
-
-WORKERS = 7
 
 
 def file_config(path, heldout=5):
@@ -31,14 +26,6 @@ def write_questions(folder, questions):
   (folder / "gsm8k" / "test.jsonl").write_text("\n".join(
       json.dumps({"question": question, "answer": "#### 3"}) for question in questions))
   return folder
-
-
-@pytest.fixture(scope="module")
-def arena():
-  config = quickstart.get_config()
-  config.tasks.train, config.evaluation.tasks = 300, 60
-  splits = load_splits(config)
-  return config, splits, Chat(config, splits, WORKERS, None)
 
 
 def test_a_question_that_occurs_twice_is_never_in_both_splits(tmp_path):
@@ -127,69 +114,13 @@ def test_too_few_rows_for_both_splits_are_refused(tmp_path):
     load_splits(file_config(path))
 
 
-def test_examples_are_valid_plans_that_end_with_the_end_of_sequence_token(arena):
-  _, splits, chat = arena
-  generator = np.random.default_rng(0)
-  for task in splits.train[:50]:
-    tokens = chat.example_tokens(task, generator)
-    assert tokens[-1] == chat.tokenizer.eos_token_id
-    plan = parse_lists(chat.tokenizer.decode(tokens[:-1]), workers=WORKERS, max_steps=5)
-    assert isinstance(plan, ParsedPlan)
-
-
-def test_prompts_are_in_the_tokens_of_the_tokenizer_that_is_given(arena):
-  config, splits, chat = arena
-  assert len(chat.tokenizer) == 1024
-  small = config.copy_and_resolve_references()
-  small.tokenizer.vocab_size = 300
-  given = Chat(small, splits, WORKERS, None).tokenizer
-  other = Chat(config, splits, WORKERS, given)
-  assert other.tokenizer is given
-  assert max(other.prompt(splits.train[0])) < 300
-
-
 def test_files_without_a_path_are_refused():
   with pytest.raises(UserError, match="--config.tasks.path= must name the folder of the benchmark"):
     load_splits(dryrun.get_config())
 
 
-def test_the_arenas_prompts_and_examples_fit_the_quickstarts_limits(arena):
-  config, splits, chat = arena
-  assert chat.fitting(splits) == (splits, 0)
-  generator = np.random.default_rng(0)
-  longest = max(len(chat.example_tokens(task, generator)) for task in splits.train)
-  assert longest <= config.rollout.max_completion_tokens
-
-
-def test_a_prompt_says_nothing_but_the_question_and_the_number_of_models(arena):
-  _, splits, chat = arena
-  task = splits.heldout[0]
-  text = chat.tokenizer.decode(chat.prompt(task))
-  assert task.question in text and "Model 6" in text and "Model 7" not in text
-  assert understand(task.question) is not None
-  other = text.replace(task.question, "")
-  assert "almanac" not in other and "calculat" not in other
-
-
-def test_tasks_with_too_long_prompts_are_left_out_and_counted(arena):
-  config, splits, chat = arena
-  lengths = sorted(len(chat.prompt(task)) for part in splits for task in part)
-  median = lengths[len(lengths) // 2]
-
-  def limited(tokens):
-    changed = config.copy_and_resolve_references()
-    changed.rollout.max_prompt_tokens = tokens
-    return Chat(changed, splits, WORKERS, None).fitting(splits)
-
-  kept, left_out = limited(median)
-  assert left_out == sum(length > median for length in lengths) > 0
-  assert sum(map(len, kept)) + left_out == len(lengths)
-  with pytest.raises(UserError, match="every prompt is longer"):
-    limited(3)
-
-
-def test_more_tasks_than_the_arena_has_are_refused(arena):
-  config = arena[0].copy_and_resolve_references()
+def test_more_tasks_than_the_arena_has_are_refused():
+  config = quickstart.get_config()
   config.tasks.train = 10_000
   with pytest.raises(UserError, match=r"--config.tasks.train=10000: .* distinct \w+ questions"):
     load_splits(config)

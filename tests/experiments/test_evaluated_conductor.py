@@ -6,7 +6,6 @@ import signal
 from pathlib import Path
 
 import pytest
-from absl.testing import flagsaver
 
 from conductor_jax.errors import UserError
 from configs import quickstart
@@ -63,9 +62,7 @@ def test_the_conductor_gives_the_answers_that_training_measured_at_its_end(run, 
 
 
 def test_exported_weights_give_the_same_answers_as_the_run_that_they_are_from(run, tmp_path):
-  with flagsaver.as_parsed(
-      workdir=str(run), output=str(tmp_path / "policy"), dtype="float32", merge="false"):
-    export()
+  export(run, tmp_path / "policy", dtype="float32")
   config = config_of_evaluation()
   one = measure(config, tmp_path / "run", run=run)
   config.model.weights = str(tmp_path / "policy")

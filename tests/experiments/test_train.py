@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
-from absl.testing import flagsaver
 from safetensors.numpy import load_file
 
 from conductor_jax.errors import UserError
@@ -53,10 +52,8 @@ def adapted(program, warm_start, tmp_path_factory) -> Path:
   return workdir
 
 
-def export_run(workdir: Path, output: Path, merge: str = "false") -> None:
-  with flagsaver.as_parsed(
-      workdir=str(workdir), output=str(output), dtype="float32", merge=merge):
-    export()
+def export_run(workdir: Path, output: Path, merge: bool = False) -> None:
+  export(workdir, output, merge=merge, dtype="float32")
 
 
 def arrays(workdir: Path, phase: str, step: int) -> dict[str, np.ndarray]:
@@ -325,7 +322,7 @@ def test_an_export_has_the_tokenizer_of_its_run(warm_start):
 def test_a_merged_export_is_the_weights_and_the_product_of_the_exported_adapters(
     warm_start, adapted, tmp_path):
   export_run(adapted, tmp_path / "adapters")
-  export_run(adapted, tmp_path / "merged", merge="true")
+  export_run(adapted, tmp_path / "merged", merge=True)
   config = json.loads((tmp_path / "adapters" / "adapter_config.json").read_text())
   assert (config["r"], config["lora_alpha"]) == (4, 8)
   assert config["base_model_name_or_path"] == str(warm_start[1])

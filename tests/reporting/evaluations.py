@@ -23,11 +23,12 @@ def evaluation(
       for question in range(questions):
         for repeat in range(repeats):
           asked = [0] if name in workers else generator.integers(len(workers), size=2)
+          right = bool(generator.random() < accuracy(index))
+          plan = Workflow(tuple(Step(int(worker), "") for worker in asked))
           items.append(Item(
               key=Key(name, benchmark, f"t{question}", repeat),
               variant="large" if name == "best_single_worker" else "", question="h",
-              workflow=Workflow(tuple(Step(int(worker), "") for worker in asked)),
-              right=bool(generator.random() < accuracy(index)), fault=None, extracted=True,
+              plans=(plan,), rights=(right,), right=right, fault=None, extracted=True,
               tokens=100, cost=cost(index), latency=1.5))
   return evaluation_results(
       items, strategies=strategies, benchmarks=benchmarks, workers=workers, seed=0)
@@ -36,7 +37,8 @@ def evaluation(
 def hand_made(**means: dict[str, Any]) -> dict[str, Any]:
   """Results of one benchmark with the given numbers; what is not given is as in most of them."""
   common = {
-      "accuracy": 0.5, "accuracy_interval": [0.4, 0.6], "pass_at_k": {}, "parse_rate": 1.0,
+      "accuracy": 0.5, "accuracy_interval": [0.4, 0.6], "pass_at_k": {},
+      "accuracy_by_round": {}, "another_plan": {}, "parse_rate": 1.0,
       "correct_given_parsed": 0.5, "unparsed_answers": 0.0, "steps_per_plan": 1.0,
       "worker_entropy_bits": 0.0, "worker_shares": {"small": 1.0}, "tokens_per_task": 1234.5,
       "cost_per_task": 0.00123456, "latency_median": 1.25, "latency_p95": 4.0, "tasks": 100,

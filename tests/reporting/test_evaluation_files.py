@@ -68,6 +68,21 @@ def test_sections_without_data_are_left_out():
       "Accuracy", "Accuracy against cost", "What an answer takes", "Plans and verdicts"]
 
 
+def test_rounds_have_a_table_where_there_are_several():
+  results = hand_made(
+      conductor={"accuracy_by_round": {"1": 0.5, "2": 0.75},
+                 "another_plan": {"right": 0.1, "wrong": 0.9}}, random_plan={})
+  text = page(results)
+  assert "Round by round" in headings(text)
+  section = text[text.index("Round by round"):text.index("Plans and verdicts")]
+  assert re.findall("<td>(.*?)</td>", section) == ["50.0", "75.0", "10.0", "90.0"]
+  assert "| conductor | 50.0 | 75.0 | 10.0 | 90.0 |" in rows(
+      markdown(results, name="run", notes=[]))
+  results = hand_made(conductor={}, random_plan={})
+  assert "Round by round" not in headings(page(results))
+  assert "Round by round" not in markdown(results, name="run", notes=[])
+
+
 @pytest.mark.parametrize(("difference", "interval", "words"), [
     (0.1, [0.05, 0.15], "conductor is better than random plan, the best of the others: +10.0"),
     (-0.1, [-0.15, -0.05], "conductor is worse than random plan, the best of the others: −10.0"),

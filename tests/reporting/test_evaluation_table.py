@@ -8,6 +8,7 @@ from conductor_jax.reporting.evaluation_table import (
     pass_table,
     plans_table,
     plus_minus,
+    rounds_table,
     strategy_labels,
     use_table,
 )
@@ -24,6 +25,33 @@ def test_workers_keep_their_names_and_the_best_one_is_named():
   assert strategy_labels(results) == {
       "conductor": "conductor", "best_single_worker": "best single worker (large)",
       "random_plan": "random plan", "small": "small"}
+
+
+@pytest.mark.parametrize(("variant", "label"), [
+    ("small", "best single worker (small)"),
+    ("small > large", "best single worker (small > large)"),
+    ("small > large > huge", "best single worker (small > large > …)"),
+    ("grpo after step 3", "best single worker"), ("small > gone", "best single worker")])
+def test_a_ranking_of_workers_is_named_by_its_first(variant, label):
+  results = {**hand_made(best_single_worker={}), "workers": ["small", "large", "huge"],
+             "variants": {"best_single_worker": variant}}
+  assert strategy_labels(results) == {"best_single_worker": label}
+  results = {**results, "strategies": ["small"]}
+  assert strategy_labels(results) == {"small": "small"}
+
+
+def test_rounds_have_a_row_for_every_strategy_that_has_several():
+  table = rounds_table(hand_made(
+      random_plan={},
+      a={"accuracy_by_round": {"1": 0.5, "2": 0.625, "10": 0.75},
+         "another_plan": {"right": 0.125, "wrong": 0.9}},
+      b={"accuracy_by_round": {"1": 0.25}, "another_plan": {"right": None, "wrong": 1.0}}))
+  assert table.headings == (
+      "", "after round 1, %", "after round 2, %", "after round 10, %",
+      "another plan after a right answer, %", "another plan after a wrong one, %")
+  assert table.rows == (
+      ("a", "50.0", "62.5", "75.0", "12.5", "90.0"), ("b", "25.0", "–", "–", "–", "100.0"))
+  assert rounds_table(hand_made(a={}, random_plan={})) is None
 
 
 def test_accuracies_have_a_column_for_each_benchmark_and_their_mean_and_the_best_stands_out():

@@ -153,11 +153,32 @@ def test_what_a_result_lacks_is_a_dash_and_what_all_lack_is_no_row():
   assert "worker entropy, bits" not in by_label
 
 
+def test_accuracies_by_round_have_rows_where_there_are_rounds():
+  _, rows = comparison({
+      "after_rl": result(0.6, accuracy_by_round={"1": 0.5, "2": 0.6, "10": 0.625},
+                         another_plan={"right": 0.125, "wrong": None}),
+      "random_plan": result(0.2, accuracy_by_round={}, another_plan={}),
+      "extra": result(0.2)})
+  assert rows[3:8] == [
+      ["  after round 1", "50.0%", "–", "–"], ["  after round 2", "60.0%", "–", "–"],
+      ["  after round 10", "62.5%", "–", "–"], ["  another plan if right", "12.5%", "–", "–"],
+      ["  another plan if wrong", "–", "–", "–"]]
+  _, rows = comparison({"after_rl": result(0.6, accuracy_by_round={}, another_plan={})})
+  assert not any("round" in label or "another" in label for label, *_ in rows)
+
+
+def test_a_second_round_has_its_accuracy_beside_the_first():
+  line = iteration_line(1, 9, {**ITERATION, "round2/accuracy": 0.625})
+  assert "accuracy 0.44  round 2 0.62  parse 1.00" in line
+
+
 def test_the_printed_table_fits_eighty_columns_without_control_codes():
   stream = io.StringIO()
   names = ("before_rl", "after_rl", "best_single_worker", "random_plan")
-  Terminal(Console(file=stream, width=80)).results({name: result(0.5) for name in names})
+  Terminal(Console(file=stream, width=80)).results({name: result(
+      0.5, accuracy_by_round={"1": 0.25, "2": 0.5}, another_plan={"right": 0.1, "wrong": 0.9})
+      for name in names})
   text = stream.getvalue()
   assert "\x1b" not in text and "…" not in text
   assert max(map(len, text.splitlines())) <= 80
-  assert text.count("50.0%") == 4 * 2
+  assert text.count("50.0%") == 4 * 3 and text.count("25.0%") == 4 * 2

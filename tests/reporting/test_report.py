@@ -55,7 +55,8 @@ def grpo(step):
       "phase": "grpo", "step": step, "reward": 0.5, "accuracy": 0.25, "accuracy/words": 0.25,
       "parse_rate": 1.0, "correct_given_parsed": 0.25, "steps_per_plan": 1.5,
       "worker_entropy_bits": 1.0, "access_density": 0.5, "worker_tokens": 80.0,
-      "zero_variance_groups": 0.5, "rejected": 0.0, "loss": 0.0,
+      "zero_variance_groups": 0.5, "failed_groups": 0.25, "duplicate_plans": 0.75,
+      "wrong_duplicates": 0.125, "steps_per_plan/words": 1.25, "rejected": 0.0, "loss": 0.0,
       "kl": 0.01, "entropy": 1.0, "grad_norm": None, "learning_rate": 1e-4,
       "clip_fraction": 0.375, "clip_fraction_low": 0.125, "clip_fraction_high": 0.25,
       "kl_to_sampler": 1e-4, "tokens_per_second": 5000.0,
@@ -69,7 +70,9 @@ def rollout(number=0, **changes):
   return {
       "task": {"id": f"words-{number}", "question": f"Spell {number}.", "kind": "words",
                "reference": "yes"},
+      "offered": [0, 1], "previous_answer": None, "plan": [{"worker": 0}],
       "completion": "model_id = [0]", "answer": "no", "reward": 0.5,
+      "reward_parts": {"total": 0.5, "outcome": 0.5},
       "calls": [{"worker": "small", "response": "no", "outcome": "answered", "error": None}],
       **changes}
 
@@ -78,6 +81,8 @@ SUMMARY = {
     "seconds": 5400.0, "iterations": 40, "peak_memory_gib": 2.5,
     "heldout": {"before_rl": result(0.25), "after_rl": result(0.5),
                 "best_single_worker": result(0.375), "random_plan": result(0.125)},
+    "warnings": [{"iteration": 12, "warning": "collapse: few plans < parse"},
+                 {"iteration": 30, "warning": "collapse: one worker"}],
     "spending": {
         "small": {"calls": 1200, "tokens": 34_000, "cost": 0.25, "possible_tokens": 0,
                   "possible_cost": 0.0, "possibly_billed": 0, "estimated": 7},
@@ -103,13 +108,16 @@ def test_a_whole_run_shows_every_panel(whole):
       "Steps per plan", "Open access lists", "Worker entropy", "Worker tokens",
       "Divergence and sampler mismatch", "Policy loss", "Time per iteration", "Warm-start loss",
       "Clipped tokens", "Divergence from the sampler", "Training speed",
-      "Time of a group of rollouts", "Age of the rollouts"}
+      "Time of a group of rollouts", "Age of the rollouts", "Groups without a gradient",
+      "Duplicate plans", "Steps per plan by kind of task"}
   assert {"all 0.375 → 0.375", "below 0.125 → 0.125", "above 0.25 → 0.25",
-          "KL 0.0001 → 0.0001"} <= set(re.findall(r"</svg>([^<]*)</li>", whole))
+          "KL 0.0001 → 0.0001", "equal rewards 0.5 → 0.5", "all wrong alike 0.25 → 0.25",
+          "equal an earlier one 0.75 → 0.75", "and are wrong 0.125 → 0.125",
+          "words 1.25 → 1.25"} <= set(re.findall(r"</svg>([^<]*)</li>", whole))
   # Every gradient norm of the training steps is null.
   assert "Gradient norm" not in titles
   assert re.findall(r"<h2>(.*?)</h2>", whole) == [
-      "Held-out tasks", "Learning curves", "Which worker is called",
+      "Warnings", "Held-out tasks", "Learning curves", "Which worker is called",
       "What the workers were paid", "Warm start",
       "Sample rollouts of the last iteration", "Configuration"]
 
@@ -130,6 +138,43 @@ def test_what_workers_were_paid_is_a_table_the_dearest_first_and_what_is_uncerta
       ("a/b", ["3", "80", "1.5000", "0", "2", "0.0125"]),
       ("small", ["1,200", "34,000", "0.2500", "7", "0", "0.0000"])]
   assert "$1.7500 in all" in table
+
+
+def test_every_warning_is_listed_with_its_iteration(whole):
+  section = whole[whole.index("<h2>Warnings"):whole.index("<h2>Held-out")]
+  assert re.findall(r"<li>(.*?)</li>", section) == [
+      "After iteration 12: collapse: few plans &lt; parse",
+      "After iteration 30: collapse: one worker"]
+
+
+def panels(tmp_path, **metrics):
+  """Titles and legends of the panels of a run of one step."""
+  text, _ = read(write_report(tmp_path, {}, "", [{"phase": "grpo", "step": 0, **metrics}], []))
+  return re.findall(r"<h3>(.*?)</h3>", text), re.findall(r"</svg>([^<]*)</li>", text)
+
+
+def test_what_effort_takes_from_the_reward_is_drawn_where_it_takes_any(tmp_path, whole):
+  assert panels(tmp_path, reward_cost=-0.02, reward_latency=-1e-5) == (
+      ["Taken from the reward"], ["for dollars −0.02", "for seconds −1e−05"])
+  assert panels(tmp_path, reward_tokens=-0.5)[1] == ["for tokens −0.5"]
+  assert "Taken from the reward" not in whole
+
+
+def test_second_rounds_are_drawn_where_there_are_any(tmp_path, whole):
+  titles, legends = panels(tmp_path, **{
+      "round2/accuracy": 0.5, "round2/accuracy_before": 0.25, "round2/reward": 0.75,
+      "round2/parse_rate": 1.0, "round2/kept": 0.4, "round2/kept_if_right": 0.8,
+      "round2/kept_if_wrong": 0.1, "round2/steps_per_plan": 1.5})
+  assert titles == ["Second rounds", "Answers that a second round keeps", "Steps per second plan"]
+  assert legends == [
+      "right before 0.25", "right after 0.5", "reward 0.75", "plans that parse 1",
+      "right ones 0.8", "wrong ones 0.1", "all 0.4", "steps 1.5"]
+  assert not set(titles) & set(re.findall(r"<h3>(.*?)</h3>", whole))
+
+
+def test_workers_on_offer_are_drawn_where_they_are_not_always_all(tmp_path, whole):
+  assert panels(tmp_path, offered_workers=4.5) == (["Workers on offer"], ["workers 4.5"])
+  assert "Workers on offer" not in whole
 
 
 def test_the_headline_counts_the_tasks_with_a_verdict(tmp_path):
@@ -210,27 +255,6 @@ def test_the_same_run_gives_the_same_page(tmp_path):
   arguments = (SUMMARY, "{}", METRICS[:30], [rollout()])
   first = write_report(tmp_path, *arguments).read_bytes()
   assert write_report(tmp_path, *arguments).read_bytes() == first
-
-
-def test_a_dozen_rollouts_are_spread_over_the_iteration(tmp_path):
-  rows = [rollout(i) for i in range(48)]
-  text, _ = read(write_report(tmp_path, {}, "", [], rows))
-  assert re.findall(r"<small>words-(\d+)</small>", text) == [str(i) for i in range(0, 48, 4)]
-
-
-def test_rejected_and_unanswered_rollouts_say_so(tmp_path):
-  rows = [rollout(reward=None, answer=None), rollout(reward=1.0)]
-  text, _ = read(write_report(tmp_path, {}, "", [], rows))
-  assert ">rejected</span>" in text and ">reward 1</span>" in text
-  assert "<pre>no answer</pre>" in text
-
-
-def test_a_call_without_an_answer_says_what_went_wrong(tmp_path):
-  calls = [{"worker": "a", "response": "", "outcome": "unavailable", "error": "HTTP 401: check it"},
-           {"worker": "b", "response": "half", "outcome": "truncated", "error": None}]
-  text, _ = read(write_report(tmp_path, {}, "", [], [rollout(calls=calls)]))
-  assert "<b>a</b> (unavailable: HTTP 401: check it)<pre>" in text
-  assert "<b>b</b> (truncated)<pre>half</pre>" in text
 
 
 def test_half_a_surrogate_pair_does_not_stop_the_report(tmp_path):

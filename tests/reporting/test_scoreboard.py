@@ -11,8 +11,8 @@ from conductor_jax.reporting.scoreboard import Scoreboard, text_lines
 
 def item(strategy, number, right, repeat=0):
   return Item(
-      key=Key(strategy, "gsm8k", f"t{number}", repeat), variant="", question="h", workflow=None,
-      right=right, fault=None, extracted=None, tokens=0, cost=0.0, latency=None)
+      key=Key(strategy, "gsm8k", f"t{number}", repeat), variant="", question="h", plans=(None,),
+      rights=(right,), right=right, fault=None, extracted=None, tokens=0, cost=0.0, latency=None)
 
 
 def shown(totals, before, *batches, terminal=False, live=lambda: "3 in flight"):

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from conductor_jax.workers.offer import OfferLaw
 from conductor_jax.workers.pool import Pool, WorkerSpec
 from tests.workers.endpoint import DEAD, Endpoint, completion, reply, serve
 
@@ -20,7 +21,7 @@ class Workers(Endpoint):
   Attributes:
     requests: per model, how often it was asked.
     bodies: every request, in the order of arrival.
-    pool: the workers; 0 costs three times as much as 1.
+    pool: the workers; a call of 0 costs $0.003, of any other $0.001.
   """
 
   names = ("four", "five", "seed", "dead", "flaky")
@@ -35,6 +36,10 @@ class Workers(Endpoint):
         WorkerSpec(name, DEAD if name == "dead" else self.base_url, name, price_in=price,
                    price_out=price)
         for name, price in zip(self.names, (300.0, 100.0, 100.0, 100.0, 100.0), strict=True)))
+
+  def offers(self, law: str, groups=(), **options) -> OfferLaw:
+    """A law by which they are offered."""
+    return OfferLaw(law, self.names, dict(groups), **options)
 
   def behaviour(self, body):
     seconds = 0.01 * (self.hits % 3)  # answers overtake each other

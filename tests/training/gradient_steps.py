@@ -82,8 +82,8 @@ def random_parameters(mesh: Mesh, shapes: dict, seed: int) -> dict:
       jax.tree_util.tree_map_with_path(values, shapes), parameter_shardings(mesh, shapes))
 
 
-def groups() -> tuple[list[Group], list[np.ndarray]]:
-  """Four ragged groups of four completions, one of them rejected, and their advantages."""
+def groups() -> list[Group]:
+  """Four ragged groups of four completions, one of them rejected."""
   generator = np.random.default_rng(1)
   found = []
   for width in (3, 6, 1, 5):
@@ -92,8 +92,8 @@ def groups() -> tuple[list[Group], list[np.ndarray]]:
         prompt_tokens=generator.integers(32, size=width),
         completion_tokens=[generator.integers(32, size=n) for n in lengths],
         sampler_logprobs=[generator.normal(-3.5, 0.5, n) for n in lengths],
-        rewards=np.zeros(4), accepted=np.arange(4) != width))
-  return found, [generator.normal(size=4) for _ in found]
+        advantages=np.zeros(4), accepted=np.arange(4) != width))
+  return [replace(group, advantages=generator.normal(size=4)) for group in found]
 
 
 class Kept(NamedTuple):

@@ -58,15 +58,17 @@ def test_a_group_differs_if_two_accepted_rewards_do():
 
 
 def test_a_dropped_group_enters_no_count_and_one_that_teaches_is_left_alone():
-  def group(*rewards):
-    return Group(prompt_tokens=[1], completion_tokens=[np.ones(3, int)] * 2,
-                 sampler_logprobs=[np.zeros(3)] * 2, rewards=np.array(rewards),
-                 accepted=np.ones(2, bool))
+  def group(*rewards, accepted=(True, True, True)):
+    rewards, accepted = np.array(rewards), np.array(accepted)
+    return Group(prompt_tokens=[1], completion_tokens=[np.ones(3, int)] * 3,
+                 sampler_logprobs=[np.zeros(3)] * 3, advantages=rewards,
+                 accepted=drop_zero_variance(rewards, accepted))
 
-  teaches, equal = group(1.0, 0.0), group(1.0, 1.0)
-  assert drop_zero_variance(teaches) is teaches
-  groups = [teaches, drop_zero_variance(equal)]
-  counts = batch_counts(pack(groups, [group.rewards for group in groups], pad=0))
+  teaches = group(1.0, 0.0, 1.0, accepted=(True, True, False))
+  equal = group(1.0, 1.0, 0.0, accepted=(True, True, False))
+  assert teaches.accepted.tolist() == [True, True, False]
+  assert equal.accepted.tolist() == [False, False, False]
+  counts = batch_counts(pack([teaches, equal], pad=0))
   assert counts.tokens == 6 and counts.sequences == 2
 
 

@@ -82,7 +82,16 @@ def test_throughput_counts_what_is_no_padding():
       advantages=np.zeros(mask.shape, np.float32),
       sampler_logprobs=np.zeros(mask.shape, np.float32))
   flops = model_flops(TINY, PROMPTS, COMPLETIONS)
-  assert throughput(TINY, batch, 2.0, devices=1, device_kind="cpu") == {
+  assert throughput(TINY, (batch,), 2.0, devices=1, device_kind="cpu") == {
       "tokens_per_second": 3.0, "model_flops_per_second": flops / 2}
-  known = throughput(TINY, batch, 2.0, devices=4, device_kind="NVIDIA H200")
+  known = throughput(TINY, (batch,), 2.0, devices=4, device_kind="NVIDIA H200")
   assert known["mfu"] == flops / (2.0 * 4 * 989e12)
+  # A later batch, whose rows have another shape: 4 tokens of a prompt and 1 of a completion.
+  later = GroupedBatch(
+      prompt_tokens=np.zeros((1, 8), np.int32), prompt_mask=np.arange(8)[None] < 4,
+      completion_tokens=np.zeros((1, 1, 1), np.int32), completion_mask=np.ones((1, 1, 1), bool),
+      advantages=np.zeros((1, 1, 1), np.float32), sampler_logprobs=np.zeros((1, 1, 1), np.float32))
+  both = throughput(TINY, (batch, later), 2.0, devices=1, device_kind="cpu")
+  assert both == {
+      "tokens_per_second": (6 + 5) / 2,
+      "model_flops_per_second": (flops + model_flops(TINY, np.array([4]), np.array([[1]]))) / 2}

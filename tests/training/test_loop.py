@@ -29,7 +29,7 @@ def counting_phase(steps, *, finite=lambda step: True, published=None):
 
   def batch(step):
     read.append(step)
-    return step, {"asked": float(step)}
+    return (step,), {"asked": float(step)}
 
   def update(state, batch):
     skipped = 0 if finite(batch) else int(state.skipped) + 1
@@ -38,7 +38,7 @@ def counting_phase(steps, *, finite=lambda step: True, published=None):
 
   return Phase(
       name="sft", steps=steps, batch=batch, update=update,
-      throughput=lambda batch, seconds: {"speed": (batch + 1) / seconds},
+      throughput=lambda batches, seconds: {"speed": (sum(batches) + 1) / seconds},
       record=lambda: {"cursor": len(read)},
       publish=lambda params, version: published.append((params["w"], version))
       if published is not None else None,
@@ -154,6 +154,22 @@ def test_the_speed_is_that_of_the_update_without_the_time_that_its_batch_took(tm
   for step, values in enumerate(written):
     assert values["seconds"] - values["seconds_training"] >= 0.05
     assert values["speed"] * values["seconds_training"] == pytest.approx(step + 1)
+
+
+def test_an_update_and_its_speed_are_of_all_batches_of_a_step(tmp_path):
+  phase, updated, written = counting_phase(2), [], []
+
+  def update(state, batch, later):
+    updated.append((batch, later))
+    return phase.update(state, batch)
+
+  train_phase(
+      replace(phase, update=update, batch=lambda step: ((step, 10 * step + 5), {})), fresh(),
+      start=0, checkpoints=Kept(tmp_path), write=lambda step, values: written.append(values),
+      stop=lambda: False)
+  assert updated == [(0, 5), (1, 15)]
+  assert [values["speed"] * values["seconds_training"] for values in written] == [
+      pytest.approx(0 + 5 + 1), pytest.approx(1 + 15 + 1)]
 
 
 def test_a_batch_that_moves_an_array_unasked_is_refused_and_a_checkpoint_may(tmp_path):

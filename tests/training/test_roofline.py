@@ -81,6 +81,17 @@ def test_the_longest_part_decides_and_the_update_is_added():
   assert result.mfu == result.useful / result.seconds
 
 
+def test_a_step_on_two_batches_takes_what_both_do_and_updates_once():
+  first = roofline(STEP, UNIT, **ONE)
+  later = roofline(replace(STEP, rows=6, samples=1, prompt=5), UNIT, **ONE)
+  both = first.followed_by(later)
+  assert both.arithmetic == first.arithmetic + later.arithmetic > first.arithmetic
+  assert both.memory == first.memory + later.memory
+  assert both.useful == first.useful + later.useful
+  assert both.update == first.update == later.update
+  assert both.seconds == first.arithmetic + later.arithmetic + first.update
+
+
 def test_full_rematerialisation_costs_arithmetic_and_memory():
   full = roofline(replace(STEP, remat="full"), UNIT, **ONE)
   none = roofline(STEP, UNIT, **ONE)

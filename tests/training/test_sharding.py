@@ -71,7 +71,7 @@ def stepped(case: str, data: int, fsdp: int, tensor: int, micro_batches: int):
   step, state, _ = make(
       CASES[case], grid(data, fsdp, tensor), keep_gradient(), micro_batches=micro_batches,
       steer_entropy=traced)
-  batch = pack(*groups(), pad=0, samples_per_row=2)
+  batch = pack(groups(), pad=0, samples_per_row=2)
   state, _ = step(state, batch)
   first = len(traces)
   state, measurements = step(state, batch)

@@ -32,12 +32,16 @@ def statistics_of(graph, params, batch, reference=None):
       params, reference, batch, graph=graph, temperature=TEMPERATURE, chunk=CHUNK)
 
 
-@partial(jax.jit, static_argnames=("graph", "kl_estimator"))
 def grpo(graph, params, reference, batch, kl_estimator="k3"):
   """((loss, measurements), gradient)."""
+  return counted_grpo(graph, params, reference, batch, batch_counts(batch), kl_estimator)
+
+
+@partial(jax.jit, static_argnames=("graph", "kl_estimator"))
+def counted_grpo(graph, params, reference, batch, counts, kl_estimator):
   def loss(params):
     loss, measurements = grpo_loss(
-        statistics_of(graph, params, batch, reference=reference), batch, batch_counts(batch),
+        statistics_of(graph, params, batch, reference=reference), batch, counts,
         **GRPO | {"kl_estimator": kl_estimator})
     return loss, measurements.sums | measurements.maxima
 
@@ -53,15 +57,15 @@ def mesh():
 def batch(tiny_model) -> GroupedBatch:
   """Two ragged groups of three completions, on-policy, with advantages of both signs."""
   generator = np.random.default_rng(1)
+  advantages = ((1.0, -1.5, 0.5), (-0.5, 2.0, -1.0))
   rolled_out = [
       Group(
           prompt_tokens=generator.integers(31, size=width),
           completion_tokens=[generator.integers(31, size=n) for n in lengths],
           sampler_logprobs=[np.zeros(n) for n in lengths],
-          rewards=np.zeros(3), accepted=np.ones(3, bool))
-      for width, lengths in zip((4, 6), COMPLETION_LENGTHS, strict=True)]
-  advantages = [np.array([1.0, -1.5, 0.5]), np.array([-0.5, 2.0, -1.0])]
-  batch = pack(rolled_out, advantages, pad=0, multiple=8)
+          advantages=np.array(each), accepted=np.ones(3, bool))
+      for width, lengths, each in zip((4, 6), COMPLETION_LENGTHS, advantages, strict=True)]
+  batch = pack(rolled_out, pad=0, multiple=8)
   graph, params = tiny_model()
   return replace(batch, sampler_logprobs=np.array(statistics_of(graph, params, batch).logprobs))
 
@@ -272,7 +276,7 @@ def test_the_entropy_bonus_of_a_step_has_the_states_coefficient_and_steers_the_n
 
 
 def test_a_gradient_above_the_largest_norm_is_scaled_down_to_it_and_its_own_norm_is_recorded():
-  batch = pack(*groups(), pad=0)
+  batch = pack(groups(), pad=0)
   norms = []
   for limit in (1e9, 0.25):
     step, state, _ = make(CASES["policy alone"], grid(1, 1, 1), keep_gradient(), clip_norm=limit)

@@ -44,8 +44,8 @@ def with_a_masked_row(batch: GroupedBatch) -> GroupedBatch:
   return longer
 
 
-WHOLE = pack(*groups(), pad=0)
-SPLIT = pack(*groups(), pad=0, samples_per_row=2)
+WHOLE = pack(groups(), pad=0)
+SPLIT = pack(groups(), pad=0, samples_per_row=2)
 # Batches of the same rollouts, and the micro-batches they are worked off in.
 VARIANTS = {
     "two micro-batches": (WHOLE, 2),

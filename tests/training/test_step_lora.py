@@ -20,7 +20,7 @@ def trained():
   step, state, frozen = make(CASES["adapters"], grid(1, 1, 1), optimizer)
   before = jax.tree.map(np.array, (state, frozen))
   for _ in range(2):
-    state, _ = step(state, pack(*groups(), pad=0))
+    state, _ = step(state, pack(groups(), pad=0))
   return before, (state, frozen)
 
 

@@ -26,14 +26,12 @@ MICRO_BATCHES = 4
 
 
 @pytest.fixture(scope="module")
-def memory():
-  """Bytes of the parameters, and the memory of a compiled step in four micro-batches."""
+def step():
+  """Bytes of the parameters, and (batches in shapes) → memory of the compiled programs of a step
+  in four micro-batches."""
   def build(placement: Placement):
     return Qwen2(
         CONFIG, compute_dtype="float32", remat="full", placement=placement, rngs=nnx.Rngs(0))
-
-  def shape(dtype, *sizes):
-    return jax.ShapeDtypeStruct((MICRO_BATCHES, *sizes), dtype)
 
   def loss(statistics, batch, counts, state):
     del state
@@ -46,21 +44,61 @@ def memory():
   state = abstract_state(mesh, params, optimizer)
   step = TrainStep(
       partial(batch_statistics, graph=graph, temperature=1.0, chunk=8), loss, optimizer, schedule,
-      clip_norm=1.0, mesh=mesh, state=state, micro_batches=MICRO_BATCHES)
-  batch = GroupedBatch(
-      prompt_tokens=shape(jnp.int32, 4), prompt_mask=shape(bool, 4),
-      completion_tokens=shape(jnp.int32, 2, 4), completion_mask=shape(bool, 2, 4),
-      advantages=shape(jnp.float32, 2, 4), sampler_logprobs=shape(jnp.float32, 2, 4))
+      clip_norm=1.0, mesh=mesh, state=state, micro_batches=MICRO_BATCHES,
+      later_micro_batches=MICRO_BATCHES)
   own = sum(4 * leaf.size for leaf in jax.tree.leaves(params))
-  return own, step.lower(state, batch).compile().memory_analysis()
+
+  def memory(*batches: GroupedBatch):
+    return [each.compile().memory_analysis() for each in step.lower(state, *batches)]
+
+  return own, memory
 
 
-def test_micro_batches_add_to_one_gradient_and_there_is_never_a_second(memory):
-  own, analysis = memory
+def rows(samples: int, prompt: int = 4) -> GroupedBatch:
+  """A batch in shapes, one row in each micro-batch."""
+  def shape(dtype, *sizes):
+    return jax.ShapeDtypeStruct((MICRO_BATCHES, *sizes), dtype)
+
+  return GroupedBatch(
+      prompt_tokens=shape(jnp.int32, prompt), prompt_mask=shape(bool, prompt),
+      completion_tokens=shape(jnp.int32, samples, 4), completion_mask=shape(bool, samples, 4),
+      advantages=shape(jnp.float32, samples, 4), sampler_logprobs=shape(jnp.float32, samples, 4))
+
+
+@pytest.fixture(scope="module")
+def alone(step):
+  own, memory = step
+  analysis, = memory(rows(2))
+  return own, analysis
+
+
+@pytest.fixture(scope="module")
+def with_a_later_batch(step):
+  own, memory = step
+  return own, memory(rows(2), rows(1, prompt=8))
+
+
+def test_micro_batches_add_to_one_gradient_and_there_is_never_a_second(alone):
+  own, analysis = alone
   # The gradient, and what one layer of sixteen adds to it. A second gradient makes it 2.06.
   assert own < analysis.temp_size_in_bytes < 1.2 * own
 
 
-def test_parameters_and_both_moments_are_updated_where_they_lie(memory):
-  own, analysis = memory
+def test_parameters_and_both_moments_are_updated_where_they_lie(alone):
+  own, analysis = alone
   assert 3 * own <= analysis.alias_size_in_bytes <= analysis.output_size_in_bytes < 3.001 * own
+
+
+def test_a_step_on_two_batches_never_needs_more_than_its_state_one_gradient_and_a_layer(
+    with_a_later_batch):
+  own, (begin, go_on, finish) = with_a_later_batch
+  for program in (begin, go_on):
+    # The state lies there while gradients are made, with both moments, and is counted.
+    needed = (program.argument_size_in_bytes + program.temp_size_in_bytes
+              + program.output_size_in_bytes - program.alias_size_in_bytes)
+    assert 4 * own < needed < 4.2 * own
+  # The second batch adds to the gradient of the first one where it lies.
+  assert own <= go_on.alias_size_in_bytes < 1.001 * own
+  assert go_on.temp_size_in_bytes < 0.2 * own
+  assert finish.temp_size_in_bytes < 0.01 * own
+  assert 3 * own <= finish.alias_size_in_bytes <= finish.output_size_in_bytes < 3.001 * own

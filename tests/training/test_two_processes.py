@@ -40,7 +40,7 @@ def trained(mesh):
   step, state = prepared(mesh)
   losses = []
   for _ in range(STEPS):
-    state, measurements = step(state, pack(*groups(), pad=0))
+    state, measurements = step(state, pack(groups(), pad=0))
     losses.append(float(measurements["loss"]))
   return losses, state
 

@@ -70,11 +70,12 @@ def plan(*steps):
   return Workflow(tuple(Step(*step) for step in steps))
 
 
-async def run(workers, *steps, context="messages", seed=0, client=None, **options):
-  """The transcript of a plan of (worker, subtask, sees)."""
+async def run(
+    workers, *steps, context="messages", seed=0, client=None, previous=None, **options):
+  """The transcript of a plan of (worker, subtask, sees, sees_previous)."""
   workflow = plan(*steps)
   executor = Executor(client or workers.client, context=context, **options)
-  transcript = await executor.run(workflow, QUESTION, seed=seed)
+  transcript = await executor.run(workflow, QUESTION, seed=seed, previous=previous)
   assert transcript.workflow is workflow
   assert len(transcript.calls) == len(steps)
   return transcript

@@ -8,7 +8,7 @@ from conductor_jax.tasks.graders import Graders
 from conductor_jax.tasks.task import Grade, Task
 from conductor_jax.workers.call import CallRecord, Usage
 from conductor_jax.workflows.executor import RunGroup
-from conductor_jax.workflows.grading import run_and_grade
+from conductor_jax.workflows.grading import PlannedRun, run_and_grade
 from conductor_jax.workflows.transcript import Transcript
 from conductor_jax.workflows.workflow import Step, Workflow
 
@@ -28,11 +28,14 @@ class ScriptedExecutor:
     self.cancelled = 0
     self.begun: list[tuple[str, int]] = []  # question and seed, in the order they came
     self.groups: dict[str, set[RunGroup]] = defaultdict(set)
+    self.previous: dict[int, tuple[str, str] | None] = {}  # by seed
 
   async def run(
-      self, workflow: Workflow, question: str, *, seed: int, group: RunGroup | None = None
+      self, workflow: Workflow, question: str, *, seed: int, group: RunGroup | None = None,
+      previous: tuple[str, str] | None = None
   ) -> Transcript:
     self.begun.append((question, seed))
+    self.previous[seed] = previous
     self.groups[question].add(group)
     if question == "hang":
       try:
@@ -50,7 +53,7 @@ def task(question: str, reference: str = "4", kind: str = "arithmetic") -> Task:
 async def grades(executor: ScriptedExecutor, *tasks: Task) -> list[Grade | None]:
   async with Graders() as graders:
     return [grade for _, grade in await run_and_grade(
-        executor, graders, [(t, PLAN, 0) for t in tasks])]
+        executor, graders, [PlannedRun(t, PLAN, 0) for t in tasks])]
 
 
 async def test_answers_are_graded_in_order():
@@ -67,7 +70,7 @@ async def test_the_deepest_plans_begin_first_and_results_keep_their_order():
   plans = (chain[0], chain[2], wide, chain[1])
   async with Graders() as graders:
     results = await run_and_grade(
-        executor, graders, [(task(name), plan, seed) for seed, (name, plan) in
+        executor, graders, [PlannedRun(task(name), plan, seed) for seed, (name, plan) in
                             enumerate(zip("abcd", plans, strict=True))])
   assert [plan.depth for plan in plans] == [1, 3, 2, 2]
   assert executor.begun == [("b", 1), ("c", 2), ("d", 3), ("a", 0)]
@@ -80,6 +83,15 @@ async def test_runs_on_the_same_question_are_one_group():
   assert [len(executor.groups[name]) for name in "ab"] == [1, 1]
   assert not executor.groups["a"] & executor.groups["b"]
   assert all(isinstance(group, RunGroup) for name in "ab" for group in executor.groups[name])
+
+
+async def test_a_run_is_given_the_last_step_of_its_own_round_before():
+  executor = ScriptedExecutor({"a": run_of("answered", "4")})
+  before = ("Solve it.", "3")
+  async with Graders() as graders:
+    await run_and_grade(executor, graders, [
+        PlannedRun(task("a"), PLAN, 7, before), PlannedRun(task("a"), PLAN, 8)])
+  assert executor.previous == {7: before, 8: None}
 
 
 async def test_no_answer_after_a_refusal_is_graded_as_wrong():

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conductor_jax.workflows.lists import parse_lists, render_lists
+from conductor_jax.workflows.lists import PlanFormat, parse_lists, render_lists
 from conductor_jax.workflows.workflow import ParsedPlan, ParseFailure, Step, Workflow
+from tests.workflows.drawn_workflows import workflows
 
 TWO_STEPS = """\
 model_id = [2, 5]
@@ -15,7 +16,11 @@ access_list = [[], ["all"]]"""
 
 
 def parse(completion, workers=7, max_steps=5, access="binary"):
-  return parse_lists(completion, workers=workers, max_steps=max_steps, access=access)
+  return parse_lists(completion, PlanFormat(max_steps, access), workers=range(workers))
+
+
+def render(workflow, access="binary"):
+  return render_lists(workflow, PlanFormat(access=access))
 
 
 def steps(completion, **options):
@@ -218,8 +223,8 @@ class TestValues:
 
   def test_more_steps_than_allowed_are_refused(self):
     workflow = Workflow((Step(0, "a"),) * 5)
-    assert len(steps(render_lists(workflow))) == 5
-    assert "5 steps" in failure(render_lists(workflow), max_steps=4).reason
+    assert len(steps(render(workflow))) == 5
+    assert "5 steps" in failure(render(workflow), max_steps=4).reason
 
   def test_empty_lists_are_refused(self):
     assert "0 steps" in failure("model_id = []\nsubtasks = []\naccess_list = []").reason
@@ -274,58 +279,25 @@ class TestRender:
 
   def test_writes_the_canonical_text(self):
     workflow = Workflow((Step(2, 'Say "x" \\ y.'), Step(5, "A\nB\tC\x07", (0,))))
-    assert render_lists(workflow) == (
+    assert render(workflow) == (
         'model_id = [2, 5]\n'
         'subtasks = ["Say \\"x\\" \\\\ y.", "A\\nB\\tC\\x07"]\n'
         'access_list = [[], ["all"]]')
-    assert render_lists(workflow, "positions").endswith("access_list = [[], [0]]")
+    assert render(workflow, "positions").endswith("access_list = [[], [0]]")
 
   def test_refuses_what_would_not_parse_back(self):
     with pytest.raises(ValueError, match="binary"):
-      render_lists(Workflow((Step(0, "a"), Step(0, "b"), Step(0, "c", (1,)))))
+      render(Workflow((Step(0, "a"), Step(0, "b"), Step(0, "c", (1,)))))
     with pytest.raises(ValueError, match="empty"):
-      render_lists(Workflow((Step(0, " "),)))
+      render(Workflow((Step(0, " "),)))
     with pytest.raises(ValueError, match="surrogate"):
-      render_lists(Workflow((Step(0, "\ud800"),)))
+      render(Workflow((Step(0, "\ud800"),)))
 
 
-SUBTASKS = st.one_of(
-    st.text(min_size=1),
-    st.text(alphabet="abefnrtuvxN\\\"'\n\t\r\f\0 []#,=<>/\u2028", min_size=1),
-    st.sampled_from(["\nabla", "\neq x", "\times", "\text", "\neg", "\ne.g", "\\n", "<think>"]),
-).filter(str.strip)
-
-
-@st.composite
-def workflows(draw, access):
-  planned = []
-  for index in range(draw(st.integers(1, 5))):
-    if access == "binary":
-      sees = draw(st.sampled_from([(), tuple(range(index))]))
-    else:
-      sees = tuple(sorted(draw(st.sets(st.integers(0, index - 1))))) if index else ()
-    planned.append(Step(draw(st.integers(0, 6)), draw(SUBTASKS), sees))
-  return Workflow(tuple(planned))
-
-
-@given(st.data(), st.sampled_from(["binary", "positions"]))
-def test_what_is_rendered_parses_back_to_itself(data, access):
-  workflow = data.draw(workflows(access))
-  completion = "So:\n" + render_lists(workflow, access)
-  result = parse(completion, access=access)
-  assert isinstance(result, ParsedPlan), result
-  assert result.workflow == workflow
-  for index, step in enumerate(workflow.steps):
-    start, end = result.spans[index, "worker"]
-    assert int(completion[start:end]) == step.worker
-    start, end = result.spans[index, "subtask"]
-    assert completion[start - 1] == completion[end] == '"'
-
-
-@given(workflows("binary"))
+@given(workflows())
 def test_json_written_plans_mean_what_json_says_unless_refused(workflow):
   subtasks = json.dumps([step.subtask for step in workflow.steps], ensure_ascii=False)
-  lines = render_lists(workflow).split("\n")
+  lines = render(workflow).split("\n")
   result = parse("\n".join([lines[0], f"subtasks = {subtasks}", lines[2]]))
   if isinstance(result, ParsedPlan):
     assert result.workflow == workflow
@@ -349,7 +321,7 @@ def test_no_text_raises(completion):
 @given(st.data())
 @settings(max_examples=200)
 def test_no_mutated_plan_raises_or_has_a_step_without_its_integer(data):
-  completion = render_lists(data.draw(workflows("binary")))
+  completion = render(data.draw(workflows()))
   for _ in range(data.draw(st.integers(1, 4))):
     start = data.draw(st.integers(0, len(completion)))
     end = min(len(completion), start + data.draw(st.integers(0, 3)))

@@ -2,6 +2,7 @@ import pytest
 
 from conductor_jax.workflows.plan_metrics import (
     access_density,
+    duplicates,
     mean,
     steps_per_plan,
     worker_entropy_bits,
@@ -41,6 +42,21 @@ def test_entropy_of_one_worker_is_a_plain_zero():
 
 def test_access_density_leaves_out_first_steps():
   assert access_density(PLANS) == pytest.approx(2 / 3)
+
+
+def test_a_duplicate_equals_any_earlier_plan_and_the_first_plan_is_none():
+  one, two, three = PLANS
+  assert duplicates([one, two, one, three, two, one]) == [False, True, False, True, True]
+  assert duplicates([one]) == duplicates([]) == []
+
+
+def test_plans_that_differ_in_a_worker_a_subtask_or_what_a_step_sees_are_no_duplicates():
+  plan = workflow((0, ()), (1, (0,)))
+  others = [workflow((0, ()), (2, (0,))), workflow((0, ()), (1, ())), workflow((0, ())),
+            Workflow((Step(0, "Check it."), Step(1, "Solve it.", (0,)))),
+            Workflow((Step(0, "Solve it.", sees_previous=True), Step(1, "Solve it.", (0,))))]
+  assert not any(duplicates([plan, *others]))
+  assert duplicates([plan, workflow((0, ()), (1, (0,)))]) == [True]
 
 
 def test_a_mean_over_nothing_is_none():

@@ -2,7 +2,7 @@ import pytest
 
 from conductor_jax.errors import OutOfBudget
 from conductor_jax.workers.call import CallRecord, Usage
-from conductor_jax.workflows.transcript import Transcript, refuse_over_budget
+from conductor_jax.workflows.transcript import Transcript, longest_way, refuse_over_budget
 from conductor_jax.workflows.workflow import Step, Workflow
 
 PLAN = Workflow((Step(0, "a"), Step(0, "b", (0,))))
@@ -35,3 +35,17 @@ def test_no_other_outcome_ends_the_run():
   refuse_over_budget([
       None, transcript("answered", "truncated"), transcript("refused", "skipped"),
       transcript("unavailable", "answered")])
+
+
+@pytest.mark.parametrize(("sees", "latencies", "seconds"), [
+    (((), (), ()), (1.0, 2.0, 4.0), 4.0), (((), (0,), (1,)), (1.0, 2.0, 4.0), 7.0),
+    (((), (), (0, 1)), (1.0, 2.0, 4.0), 6.0), (((), (0,), ()), (1.0, 2.0, 2.5), 3.0)])
+def test_the_longest_way_is_that_of_the_slowest_chain(sees, latencies, seconds):
+  workflow = Workflow(tuple(Step(0, "a", seen) for seen in sees))
+  assert longest_way(workflow, latencies) == seconds
+  calls = [CallRecord("w", {}, "", Usage(), latency, 1, "answered") for latency in latencies]
+  assert Transcript(workflow, calls, "4", Usage()).seconds == seconds
+
+
+def test_a_round_that_keeps_the_answer_takes_no_time():
+  assert Transcript(Workflow(()), (), "4", Usage()).seconds == 0.0

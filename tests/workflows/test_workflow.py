@@ -17,9 +17,13 @@ def test_what_a_step_sees_is_ascending():
     Workflow((*steps, Step(0, "c", (1, 0))))
 
 
-def test_a_workflow_has_a_step():
-  with pytest.raises(ValueError, match="at least one step"):
-    Workflow(())
+def test_a_workflow_without_steps_has_no_depth():
+  assert (Workflow(()).steps, Workflow(()).heights, Workflow(()).depth) == ((), (), 0)
+
+
+def test_steps_that_see_the_answer_before_differ_from_those_that_do_not():
+  assert Step(0, "a") != Step(0, "a", (), True)
+  assert not Step(0, "a").sees_previous
 
 
 def test_equal_plans_are_equal_and_hash_alike():
