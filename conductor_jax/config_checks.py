@@ -236,7 +236,8 @@ def _check_recursion(config: ConfigDict, refuse: Callable[[str, str], None]) -> 
   if config.workflow.max_rounds < 2:
     refuse("grpo.recursion.share", "trains a second round, and "
            f"--config.workflow.max_rounds={config.workflow.max_rounds} has none: set it to 2")
-  if recursion.share * grpo.prompts % 1:
+  questions = recursion.share * grpo.prompts
+  if abs(questions - round(questions)) > 1e-6:
     refuse("grpo.recursion.share", f"must be a whole number of grpo.prompts={grpo.prompts}")
   parts = config.mesh.data * config.mesh.fsdp * recursion.micro_batches
   if grpo.group_size % parts:

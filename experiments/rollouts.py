@@ -121,7 +121,7 @@ def _is_recursive(config: ConfigDict, number: int) -> bool:
   prompts = config.grpo.prompts
   iteration, place = divmod(number, prompts)
   order = np.random.default_rng([config.seed, _ROUNDS, iteration]).permutation(prompts)
-  return bool(order[place] < config.grpo.recursion.share * prompts)
+  return bool(order[place] < round(config.grpo.recursion.share * prompts))
 
 
 def _pack(config: ConfigDict, rounds: list[list[list[Rollout]]], pad: int) -> Batches:
