@@ -81,14 +81,18 @@ def run_grid(
     for name, work in grid.missing(arm, seed):
       terminal.print(f"[{number}/{len(parts)}] {arm.name}, seed {seed}: {name}")
       work(stop)
-      # Programs are compiled for one run, and would fill the memory.
-      jax.clear_caches()
-      gc.collect()
+      _free_memory()
       if stop():
         raise Interrupted(f"stopped after {arm.name}, seed {seed}: {name}")
   table, lines = grid.conclude()
   for line in (*lines, f"the results: {table}"):
     terminal.print(line)
+
+
+def _free_memory() -> None:
+  """Frees what a run has left: its arrays, and programs that were compiled for it alone."""
+  jax.clear_caches()
+  gc.collect()
 
 
 class _Grid:

@@ -115,3 +115,8 @@ def test_what_a_seed_lacks_is_left_out_of_the_mean():
   found = row(results(*cells), "with")["numbers"]["another_plan/right"]
   assert (found["mean"], found["interval"]) == (0.25, None)
   assert found["by_seed"] == {"0": None, "1": 0.25}
+
+
+def test_a_value_of_zero_counts():
+  cells = [("with", "full", seed, numbers(accuracy)) for seed, accuracy in enumerate((0.0, 0.5))]
+  assert row(results(*cells), "with")["numbers"]["accuracy"]["mean"] == 0.25

@@ -22,9 +22,14 @@ class Fakes:
     self.configs: dict[str, object] = {}
     self.accuracy, self.at = accuracy, at
 
-  def patch(self, monkeypatch) -> "Fakes":
+  def patch(self, monkeypatch, *, plot=False) -> "Fakes":
+    """Takes the place of the real ones; without `plot` none is drawn, which takes its time."""
+    monkeypatch.setattr("experiments.ablations.grid._free_memory", lambda: None)
     for name in ("train", "evaluate", "export"):
       monkeypatch.setattr(f"experiments.ablations.grid.{name}", getattr(self, name))
+    if not plot:
+      monkeypatch.setattr(
+          "conductor_jax.reporting.ablation_files.ablation_plot", lambda *arguments: None)
     return self
 
   def _noted(self, call: str, config=None) -> None:

@@ -74,7 +74,7 @@ def test_an_arm_goes_on_from_the_exported_policy_of_the_one_before(monkeypatch, 
 
 def test_results_are_means_over_seeds_and_differences_from_the_first_arm(monkeypatch, tmp_path):
   accuracies = {("with", 0): 0.8, ("with", 1): 0.6, ("without", 0): 0.4, ("without", 1): 0.4}
-  Fakes(lambda arm, seed, _: accuracies[arm, seed]).patch(monkeypatch)
+  Fakes(lambda arm, seed, _: accuracies[arm, seed]).patch(monkeypatch, plot=True)
   grid(tmp_path)
   found = rows(tmp_path)["heldout", "without"]
   assert found["numbers"]["accuracy"]["by_seed"] == {"0": 0.4, "1": 0.4}
