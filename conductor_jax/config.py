@@ -318,6 +318,8 @@ def default_config() -> ConfigDict:
           "learning_rate": 2e-3,
           "warmup_fraction": 0.05,
           "decay": "cosine",
+          # As pool.offer, for the prompts and plans of the warm start; "" is what that one says.
+          "offer": "",
           # Steps from one checkpoint to the next.
           "checkpoint_every": 100,
       },

@@ -54,7 +54,7 @@ class Chat:
     Args:
       config: the options.
       splits: the tasks.
-      offers: which workers training questions are offered.
+      offers: which workers questions of the warm start are offered.
       tokenizer: that of the model's weights; None trains one on chats of the training tasks.
 
     Raises:

@@ -135,8 +135,9 @@ def worker_names(config: ConfigDict) -> list[str]:
 
 
 class Offers(NamedTuple):
-  """Which workers training questions and held-out ones are offered."""
+  """Which workers are offered: to questions of the warm start, of RL, and to held-out ones."""
 
+  warm_start: OfferLaw
   training: OfferLaw
   heldout: OfferLaw
 
@@ -155,8 +156,10 @@ def make_offers(config: ConfigDict) -> Offers:
     except UserError as fault:
       raise UserError(f"--config.{key}: {fault}") from fault
 
-  return Offers(law("pool.offer", config.pool.offer),
-                law("evaluation.offer", config.evaluation.offer))
+  training = law("pool.offer", config.pool.offer)
+  return Offers(
+      warm_start=law("sft.offer", config.sft.offer) if config.sft.offer else training,
+      training=training, heldout=law("evaluation.offer", config.evaluation.offer))
 
 
 def _running_pools(config: ConfigDict) -> dict[str, Callable[[], Pool]]:

@@ -88,7 +88,7 @@ def open_run(
   check_claim(workdir, config)
   offers = make_offers(config)
   splits = load_splits(config)
-  chat = Chat(config, splits, offers.training, model_tokenizer(config))
+  chat = Chat(config, splits, offers.warm_start, model_tokenizer(config))
   check_tokenizer(chat.tokenizer, model_shape(config))
   fitting = chat.fitting(splits)
   splits, left_out = fitting.splits, fitting.left_out

@@ -83,7 +83,7 @@ def _conductor(
   offers = make_offers(config)
   run = Run(
       config, setting.workdir, Clock(), setting.terminal, setting.stop, portal, client, executor,
-      splits, offers, Chat(config, splits, offers.training, tokenizer), policy)
+      splits, offers, Chat(config, splits, offers.warm_start, tokenizer), policy)
   sampler = setting.stack.enter_context(open_sampler(run, policy))
   sampler.stage(policy.whole(policy.trained), version)
   portal.call(sampler.load)
