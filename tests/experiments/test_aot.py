@@ -9,10 +9,13 @@ import pytest
 
 from conductor_jax.config import default_config
 from conductor_jax.errors import UserError
+from conductor_jax.training.hardware import find_accelerator
+from configs import quickstart
+from experiments import aot as aot_module
 from experiments import topology as topology_module
-from experiments.aot import compile_memory
-from experiments.policy import open_mesh
-from experiments.topology import find_topology
+from experiments.aot import compile_memory, lower_step, measure, step_shapes
+from experiments.policy import abstract_policy, open_mesh
+from experiments.topology import Topology, find_topology
 from tests.experiments.small_run import ROOT
 
 needs_libtpu = pytest.mark.skipif(
@@ -103,6 +106,62 @@ def test_a_refusal_without_a_figure_still_counts_as_out_of_memory():
 def test_any_other_fault_of_the_compiler_is_raised():
   with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
     compile_memory(Refused("INTERNAL: bug"))
+
+
+@pytest.fixture(scope="module")
+def recursive():
+  """A config of which every second question has a second round, and its policy in shapes."""
+  config = quickstart.get_config()
+  config.model.update(dict(hidden_size=32, intermediate_size=64, num_heads=2, num_kv_heads=1,
+                           head_dim=16, remat="full"))
+  config.tokenizer.vocab_size, config.workflow.max_rounds = 512, 2
+  config.grpo.update(dict(prompts=4, group_size=4, kl_coefficient=0.0))
+  config.grpo.recursion.update(dict(share=0.5, micro_batches=2))
+  config.rollout.update(dict(max_prompt_tokens=72, max_completion_tokens=8))
+  return config, abstract_policy(config, open_mesh(config))
+
+
+def test_second_rounds_are_rows_of_one_rollout_with_prompts_of_few_widths(recursive):
+  config, policy = recursive
+  first, later = step_shapes(config, policy)
+  assert (first.rows, first.samples, first.prompt, first.micro_batches) == (4, 4, 72, 1)
+  assert (later.rows, later.samples, later.prompt, later.micro_batches) == (2 * 4, 1, 128, 2)
+  assert later.completion == first.completion == 8
+  alone = config.copy_and_resolve_references()
+  alone.grpo.recursion.share = 0.0
+  assert step_shapes(alone, policy) == [first]
+
+
+def test_all_programs_of_a_step_on_second_rounds_are_compiled_and_the_largest_must_fit(
+    recursive, monkeypatch):
+  config, policy = recursive
+  shapes = step_shapes(config, policy)
+  memories = [compile_memory(lowered) for lowered in lower_step(config, policy, shapes)]
+  begin, go_on, finish = (memory["peak"] for memory in memories)
+  # Weights, two moments and the gradient lie there at every moment.
+  assert min(begin, go_on, finish) > 4 * 4 * PARAMETERS
+  # The last one has no activations; the second one has those of other rows than the first.
+  assert finish < min(begin, go_on) and begin != go_on
+  topology = Topology("cpu", find_accelerator("TPU v5 lite"), jax.devices()[:1], 2**30)
+  values = measure(config, topology)
+  assert values["peak_gib"] == round(max(begin, go_on, finish) / 2**30, 6)
+  assert (values["rows"], values["later_rows"], values["fits"]) == (4, 8, True)
+  assert values["model_flops"] == shapes[0].model_flops() + shapes[1].model_flops()
+  # One that needs more than the compiler could say is the largest.
+  asked = iter([memories[0], {name: None for name in memories[1]}, memories[2]])
+  monkeypatch.setattr(aot_module, "compile_memory", lambda lowered: next(asked))
+  values = measure(config, topology)
+  assert (values["peak_gib"], values["fits"]) == (None, False)
+
+
+@needs_libtpu
+def test_a_step_on_second_rounds_is_compiled_for_tpus():
+  result = aot("--topology=v5e:2x2", "--config.mesh.fsdp=4", "--config.grpo.group_size=4",
+               "--config.workflow.max_rounds=2", "--config.grpo.recursion.share=0.5", "--json")
+  assert result.returncode == 0, result.stderr
+  values = json.loads(result.stdout)
+  assert (values["rows"], values["later_rows"], values["fits"]) == (4, 8, True)
+  assert values["peak_gib"] > 4 * 4 * PARAMETERS / 4 / 2**30
 
 
 @needs_libtpu

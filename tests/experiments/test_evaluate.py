@@ -250,7 +250,8 @@ def test_a_record_holds_no_key(endpoint, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("options", "line"), [
     ({"strategies": ["solvr"]}, "--strategies: there is no strategy 'solvr': choose from "
-     "conductor, best_single_worker, random_plan, all_workers, solver, helper, novice"),
+     "conductor, conductor_without_access, best_single_worker, random_plan, all_workers, solver, "
+     "helper, novice"),
     ({"strategies": []}, "--strategies names none: choose from conductor, "),
     ({"strategies": ["conductor"]}, "--strategies=conductor needs a policy: name a training run "),
     ({"strategies": ["solver"], "benchmarks": ["spelling"]}, "--benchmarks: there is no benchmark "

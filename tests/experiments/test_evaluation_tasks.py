@@ -50,7 +50,8 @@ def test_a_strategy_is_meant_by_its_name_and_a_worker_by_its_own_or_as_a_single_
 @pytest.mark.parametrize("name", ["single:random_plan", "Random_plan", "solver ", ""])
 def test_any_other_name_is_refused_with_those_there_are(name):
   with pytest.raises(UserError, match=(
-      f"^--strategies: there is no strategy '{name}': choose from conductor, best_single_worker, "
+      f"^--strategies: there is no strategy '{name}': choose from conductor, "
+      "conductor_without_access, best_single_worker, "
       "random_plan, all_workers, solver, helper$")):
     strategy_names([name], WORKERS)
 

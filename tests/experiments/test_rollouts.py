@@ -1,7 +1,7 @@
 """GRPO's batches, of rollouts that a script says."""
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -32,7 +32,9 @@ PLAN = Workflow((Step(0, "Solve it."),))
 FIRST, SECOND = (1.0, 0.5, None, 0.0), (1.0, 0.5)
 
 
-def rollout(turn: Turn, place: int, reward: float | None, error: str = "HTTP 503") -> Rollout:
+def rollout(
+    turn: Turn, place: int, reward: float | None, version: int, error: str = "HTTP 503"
+) -> Rollout:
   """One whose tokens tell its round and place: as many as that, and one."""
   later = turn.before is not None
   outcome = "answered" if reward else "unavailable"
@@ -42,7 +44,7 @@ def rollout(turn: Turn, place: int, reward: float | None, error: str = "HTTP 503
   return Rollout(
       turn=turn, prompt_tokens=np.arange(2, 7 + 20 * later + place * later, dtype=np.int32),
       completion_tokens=tokens, sampler_logprobs=np.full(place + 1, -0.25, np.float32),
-      weight_versions=np.zeros(place + 1, np.int32), text="",
+      weight_versions=np.full(place + 1, version, np.int32), text="",
       plan=ParsedPlan(PLAN, {}) if ran else ParseFailure("no lists", 0),
       transcript=Transcript(PLAN, [call], "4" if reward else None, Usage()) if ran else None,
       grade=Grade(reward == 1.0, "4", "") if reward else None,
@@ -56,20 +58,23 @@ class Scripted:
   Attributes:
     first, second: rewards of the rounds.
     asked: of every question its id, its seeds, its offer and whether it has a second round.
+    weights: that write the plans.
   """
 
   first: tuple[float | None, ...] = FIRST
   second: tuple[float | None, ...] = SECOND
   asked: list[tuple] = field(default_factory=list)
+  weights: "Weights | None" = None
 
   async def roll_out(self, task, seeds, offer, *, recursive=False) -> RolloutGroup:
     self.asked.append((task.id, seeds.tolist(), offer.workers, recursive))
-    first = [rollout(Turn(task, offer), i, reward) for i, reward in enumerate(self.first)]
+    version = self.weights.version
+    first = [rollout(Turn(task, offer), i, reward, version) for i, reward in enumerate(self.first)]
     rounds = [first]
     if recursive:
       going = [each for each in first if each.reward]
       rounds.append([
-          rollout(Turn(task, offer, before), i, reward, "HTTP 429")
+          rollout(Turn(task, offer, before), i, reward, version, "HTTP 429")
           for i, (before, reward) in enumerate(zip(going, self.second, strict=False))])
     return RolloutGroup(rounds, 1.0, 2.0)
 
@@ -77,11 +82,14 @@ class Scripted:
 class Weights:
   """A sampler that takes whatever it is given, and a policy that has nothing else."""
 
+  def __init__(self, version: int):
+    self.version = version
+
   def whole(self, params):
     return params
 
   def stage(self, params, version):
-    pass
+    self.version = version
 
   async def load(self):
     pass
@@ -118,7 +126,8 @@ def collecting(portal, tmp_path):
               tokenizer=SimpleNamespace(eos_token_id=EOS)),
           executor=SimpleNamespace(pool=SimpleNamespace(
               workers=[SimpleNamespace(name=name) for name in worker_names(config)])))
-      rollouts = Rollouts(run, Weights(), conductor, Weights())
+      conductor.weights = Weights(step)
+      rollouts = Rollouts(run, conductor.weights, conductor, conductor.weights)
       stack.callback(rollouts.close)
       rollouts.start(step, record or {})
       return rollouts
@@ -277,10 +286,7 @@ def test_the_fault_may_be_that_of_a_second_round(collecting):
     async def roll_out(self, *arguments, **options):
       group = await super().roll_out(*arguments, **options)
       first, *later = group.rounds
-      alone = [rollout(each.turn, i, None, "not this one") for i, each in enumerate(first)]
-      answered = [each.__class__(**{**vars(each), "transcript": full.transcript})
-                  for each, full in zip(alone, first, strict=True)]
-      return RolloutGroup([answered, *later], 1.0, 1.0)
+      return RolloutGroup([[replace(each, reward=None) for each in first], *later], 1.0, 1.0)
 
   conductor = Discounted(first=(1.0,) * 4, second=(None,) * 4)
   with pytest.raises(UserError, match="^iteration 1: .* the last because HTTP 429: mend it"):
