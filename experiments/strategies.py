@@ -30,6 +30,9 @@ from experiments.run import Clock, Run
 from experiments.trained import trained_policy
 from experiments.workdir import StopSignals
 
+# Of `workflow`: what a policy that is trained has learnt to read and to write.
+_PROMPT_OPTIONS = ("max_steps", "access", "subtasks", "few_shot", "few_shot_source",
+                   "few_shot_file", "prefill")
 # Stands for each worker alone.
 ALL_WORKERS = "all_workers"
 
@@ -73,6 +76,11 @@ def _conductor(
   if setting.run is not None:
     trained, policy, version, variant = trained_policy(setting.run, config.mesh)
     config.model.update(trained.model)
+    for key in _PROMPT_OPTIONS:
+      if trained.workflow[key] != config.workflow[key]:
+        setting.terminal.print(
+            f"{name}: was trained with workflow.{key}={trained.workflow[key]!r}, and is asked with "
+            f"{config.workflow[key]!r}")
     tokenizer = load_tokenizer(setting.run / "tokenizer")
   else:
     policy, version, variant = load_policy(config, open_mesh(config)), 0, config.model.weights

@@ -177,7 +177,7 @@ class PromptTemplate:
       if encode(whole) != parts:
         raise UserError(
             f"--config.workflow.prefill={self.prefill!r}: the tokenizer joins it with {side}: "
-            "begin it with a letter, and end it with a full stop and a line break")
+            "begin it with a letter, end it with a full stop and a line break, or leave it empty")
 
 
 def _asked(question: str, models: Sequence[int], previous: str | None = None) -> str:

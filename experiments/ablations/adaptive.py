@@ -7,7 +7,7 @@ The arms are trained with all workers ("ordinary"), with a random subset for eve
 ("adaptive"), and with all workers first and then on subsets for a quarter as many iterations
 ("fine-tuned", as in the paper). Each is measured with all workers and without those of `--without`.
 `--law` says how subsets are drawn, as conductor_jax/workers/offer.py describes it; by default they
-are of four workers or more.
+are of four workers or more. The warm start, where there is one, offers one to three in all arms.
 
 In the paper (arXiv 2512.04388) a conductor that is fine-tuned in this way adapts to any subset,
 open or closed. How subsets are drawn, and for how many iterations, is not published.
@@ -21,13 +21,16 @@ from absl import flags
 from ml_collections import ConfigDict
 
 from conductor_jax.errors import UserError
-from experiments.ablations.ablation import Ablation, Arm, Measurement
+from experiments.ablations.ablation import Ablation, Arm, Measurement, has_own_shape
 from experiments.ablations.grid import run
 from experiments.components import worker_names
 
 # In the arena: the best generalist, and the best specialist of one domain.
 _WITHOUT = ("generalist-large", "abacus-large")
 _LEAST = 4
+# A policy that is drawn at random has to learn first that plans name models of the prompt's list,
+# as an instruct model knows. With so few of them there is much to be lost by guessing.
+_WARM_START = "uniform:1-3"
 
 
 def ablation(config: ConfigDict, law: str = "", without: Sequence[str] = ()) -> Ablation:
@@ -51,8 +54,10 @@ def ablation(config: ConfigDict, law: str = "", without: Sequence[str] = ()) -> 
       raise UserError(f"--without: there is no worker {name!r}, of {', '.join(names)}")
   law = law or f"uniform:{min(_LEAST, len(names))}-{len(names)}"
   others = tuple(group for group in config.pool.groups if group[0] != "reduced")
-  common = {"pool.groups": (
-      *others, ("reduced", tuple(name for name in names if name not in without)))}
+  common = {
+      "pool.groups": (
+          *others, ("reduced", tuple(name for name in names if name not in without))),
+      "sft.offer": _WARM_START if has_own_shape(config) else config.sft.offer}
   iterations = max(config.grpo.iterations // 4, 1)
   return Ablation(
       f"Adaptive worker selection ({law})",

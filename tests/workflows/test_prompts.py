@@ -246,7 +246,7 @@ class TestPrefill:
       self.check(smollm2, prefill)
     assert str(fault.value) == (
         f"--config.workflow.prefill={prefill!r}: the tokenizer joins it with {side}: begin it with "
-        "a letter, and end it with a full stop and a line break")
+        "a letter, end it with a full stop and a line break, or leave it empty")
 
   @pytest.mark.parametrize("prefill", [PREFILL, "Let me plan ", "\n\n"])
   def test_a_tokenizer_of_bytes_joins_nothing(self, bytewise, prefill):
