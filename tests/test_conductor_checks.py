@@ -1,5 +1,6 @@
 """Checks of what the conductor is asked, whom it may ask, and of its second round."""
 
+import numpy as np
 import pytest
 
 from conductor_jax.config_checks import check_config
@@ -99,15 +100,24 @@ class TestOffers:
     assert str(fault.value).startswith(f"--config.{key}: {message}")
     assert "\n" not in str(fault.value)
 
-  def test_training_and_held_out_questions_have_laws_of_their_own(self):
+  def test_warm_start_training_and_held_out_questions_have_laws_of_their_own(self):
     config = with_values(
-        pool__offer="fixed:7", evaluation__offer="groups:two", pool__renumber=True,
-        pool__groups=(("two", ("clerk-medium", "scribe-small")),))
-    training, heldout = make_offers(config)
-    assert training.whole == Offer(tuple(range(7)), True)
+        sft__offer="fixed:1", pool__offer="fixed:7", evaluation__offer="groups:two",
+        pool__renumber=True, pool__groups=(("two", ("clerk-medium", "scribe-small")),))
+    warm_start, training, heldout = make_offers(config)
+    generator = np.random.default_rng(0)
+    assert {len(warm_start.draw(generator).workers) for _ in range(20)} == {1}
+    assert training.whole == training.draw(generator) == Offer(tuple(range(7)), True)
     names = worker_names(config)
     assert {names[worker] for worker in heldout.whole.workers} == {"clerk-medium", "scribe-small"}
     assert heldout.whole.renumbered
+
+
+  def test_the_warm_start_is_offered_what_training_is_unless_it_has_a_law(self):
+    offers = make_offers(with_values(pool__offer="fixed:2"))
+    assert offers.warm_start is offers.training
+    with pytest.raises(UserError, match=r"^--config\.sft\.offer: 'fixed:9' asks for 9 workers"):
+      make_offers(with_values(sft__offer="fixed:9"))
 
 
 class TestExamples:
@@ -116,7 +126,7 @@ class TestExamples:
   def chat(self, **values):
     config = with_values(tasks__train=60, evaluation__tasks=12, tokenizer__vocab_size=400, **values)
     check_config(config)
-    return Chat(config, load_splits(config), make_offers(config).training, None)
+    return Chat(config, load_splits(config), make_offers(config).warm_start, None)
 
   def refusal(self, **values):
     with pytest.raises(UserError) as fault:
@@ -143,4 +153,4 @@ class TestExamples:
         tasks__train=60, evaluation__tasks=12, workflow__prefill=prefill)
     tokenizer = gguf_tokenizer(read_gguf(smollm2_file))
     with pytest.raises(UserError, match="^--config.workflow.prefill='.*the plan after it"):
-      Chat(config, load_splits(config), make_offers(config).training, tokenizer)
+      Chat(config, load_splits(config), make_offers(config).warm_start, tokenizer)
