@@ -122,7 +122,8 @@ class RolloutGroup:
 
   Attributes:
     rounds: the rollouts of each round, in the order of their seeds. Those of a second one are
-      fewer: a first plan that did not parse, or that was rejected, has none.
+      fewer: a first plan that did not parse or was rejected has none, and neither has one after
+      which the prompt would be too long.
     seconds_sampling: how long the policy took to write those of the first round, waiting for its
       turn included.
     seconds_executing: how long the rest took.
@@ -150,7 +151,11 @@ class Recursion:
 
 
 class Conductor:
-  """A policy with everything that turns its completions into rewards."""
+  """A policy with everything that turns its completions into rewards.
+
+  Attributes:
+    max_prompt: tokens that it reads at most.
+  """
 
   def __init__(
       self, *, sampler: Sampler, tokenizer, template: PromptTemplate, executor: Executor,
@@ -177,7 +182,7 @@ class Conductor:
     self._graders = graders
     self._reward_values = reward_values
     self._temperature = temperature
-    self._max_prompt = max_prompt
+    self.max_prompt = max_prompt
     self._recursion = recursion
     self._empty_access = empty_access
 
@@ -190,7 +195,8 @@ class Conductor:
       task: the question.
       seeds: uint32[samples], one per rollout.
       offer: which workers may be used.
-      recursive: whether every plan that ran is followed by a second round.
+      recursive: whether every plan that ran is followed by a second round, but for those whose
+        prompt would be too long.
 
     Raises:
       OutOfBudget: the workers cannot be paid.
@@ -209,11 +215,12 @@ class Conductor:
   async def _go_on(self, first: list[Rollout], seeds: np.ndarray) -> list[list[Rollout]]:
     """Both rounds, with the rewards of the first as the second one makes them."""
     going = [i for i, rollout in enumerate(first)
-             if rollout.workflow is not None and rollout.reward is not None]
+             if rollout.workflow is not None and rollout.reward is not None
+             and self.fits(replace(rollout.turn, before=rollout))]
 
     async def second(i: int) -> Rollout:
       rollout, = await self.write_and_run(
-          Turn(first[i].task, first[i].turn.offer, first[i]), later_seed(seeds[i:i + 1]))
+          replace(first[i].turn, before=first[i]), later_seed(seeds[i:i + 1]))
       return rollout
 
     later = dict(zip(going, await gather_all(second(i) for i in going), strict=True))
@@ -286,7 +293,11 @@ class Conductor:
     """What the policy reads, in tokens."""
     return self._template.tokens(
         self._tokenizer, turn.task.question, turn.offer.numbers, previous=turn.previous,
-        limit=self._max_prompt)
+        limit=self.max_prompt)
+
+  def fits(self, turn: Turn) -> bool:
+    """Whether the policy can read the prompt."""
+    return len(self.prompt(turn)) <= self.max_prompt
 
   def _text(self, completion: Completion) -> str:
     tokens = completion.tokens.tolist()

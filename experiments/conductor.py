@@ -93,5 +93,5 @@ def conductor_strategy(
   config = run.config
   return ConductorStrategy(
       conductor, run.offers.heldout, temperature=config.evaluation.temperature,
-      max_prompt=config.rollout.max_prompt_tokens, max_rounds=config.workflow.max_rounds,
+      max_rounds=config.workflow.max_rounds,
       max_dollars=config.workflow.max_dollars, name=name, variant=variant)

@@ -179,6 +179,17 @@ class TestPrompt:
     (first,), (second,) = (await roll_out(conductor, (lists(0), lists(3)), offer=offer)).rounds
     assert isinstance(second.plan, ParseFailure) and second.reward == 0.0
 
+  async def test_there_is_none_where_not_even_a_short_answer_fits_into_the_prompt(self, server):
+    conductor, _ = server
+    (first,), _ = (await roll_out(conductor, (RIGHT, KEEP))).rounds
+    length, seeds = len(first.prompt_tokens), np.array([1], np.uint32)
+    for limit, count in ((length, 0), (4000, 1)):
+      sampler = Scripted(RIGHT)
+      group = await conductor(sampler, max_prompt=limit).roll_out(
+          first.task, seeds, ALL, recursive=True)
+      assert [len(each) for each in group.rounds] == [1, count]
+      assert len(sampler.calls) == 1 + count and group.rounds[0][0].reward == 1.0
+
   async def test_a_long_answer_loses_its_beginning_where_the_prompt_would_be_too_long(self, server):
     conductor, _ = server
 

@@ -18,16 +18,15 @@ class ConductorStrategy:
   arXiv 2512.04388)."""
 
   def __init__(
-      self, conductor: Conductor, offers: OfferLaw, *, temperature: float, max_prompt: int,
+      self, conductor: Conductor, offers: OfferLaw, *, temperature: float,
       max_rounds: int = 1, max_dollars: float = 0.0, name: str = "conductor",
       variant: str = ""):
     """Args:
       conductor: the policy, its workers and its graders.
       offers: which workers a question's plans may use.
       temperature: 0 takes the most likely plan.
-      max_prompt: tokens that the policy reads at most. There is no plan for a task that takes more.
       max_rounds: plans at most. After each the policy sees the answer and keeps it, or writes
-        another one.
+        another one. There is none where its prompt is longer than the policy reads.
       max_dollars: no further round begins once a task's workers have cost as much; 0 for any.
       name: what reports call it.
       variant: which policy it is.
@@ -36,17 +35,16 @@ class ConductorStrategy:
     self._conductor = conductor
     self._offers = offers
     self._temperature = temperature
-    self._max_prompt = max_prompt
     self._max_rounds = max_rounds
     self._max_dollars = max_dollars or np.inf
 
   async def answer(self, task: Task, *, seed: int) -> Attempt:
     turn = Turn(task, task_offer(self._offers, task, seed))
-    length = len(self._conductor.prompt(turn))
-    if length > self._max_prompt:
+    if not self._conductor.fits(turn):
+      length = len(self._conductor.prompt(turn))
       return Attempt(task, ParseFailure(
-          f"the prompt has {length} tokens, and the policy reads {self._max_prompt} at most", 0),
-          None, None)
+          f"the prompt has {length} tokens, and the policy reads {self._conductor.max_prompt} at "
+          "most", 0), None, None)
     seeds, spent, rounds = np.array([task_seed(seed, task)], np.uint32), 0.0, []
     while True:
       rollout, = await self._conductor.write_and_run(turn, seeds, self._temperature)
@@ -57,6 +55,8 @@ class ConductorStrategy:
       if spent >= self._max_dollars:
         break
       turn, seeds = replace(turn, before=rollout), later_seed(seeds)
+      if not self._conductor.fits(turn):
+        break
     return replace(rounds[-1], earlier=tuple(rounds[:-1]))
 
 

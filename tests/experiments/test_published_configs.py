@@ -6,16 +6,17 @@ import os
 
 import pytest
 
-from tests.experiments.small_run import SMALL
 from tests.experiments.test_dryrun import write_rows
 
 TINY = (
-    *SMALL[:5], "--config.model.name=", "--config.model.num_layers=2", "--config.mesh.fsdp=1",
+    "--config.model.hidden_size=96", "--config.model.intermediate_size=192",
+    "--config.model.num_heads=4", "--config.model.num_kv_heads=2", "--config.model.head_dim=24",
+    "--config.model.name=", "--config.model.num_layers=2", "--config.mesh.fsdp=1",
     "--config.model.compute_dtype=float32", "--config.model.remat=none",
     "--config.model.max_positions=512", "--config.tokenizer.vocab_size=1024",
     "--config.rollout.max_prompt_tokens=320", "--config.rollout.max_completion_tokens=64",
-    "--config.sft.steps=30", "--config.sft.prompts=4", "--config.sft.plans=4",
-    "--config.sft.learning_rate=0.01", "--config.tasks.train=60", "--config.evaluation.tasks=12",
+    "--config.sft.steps=80", "--config.sft.prompts=4", "--config.sft.plans=4",
+    "--config.sft.learning_rate=0.005", "--config.tasks.train=60", "--config.evaluation.tasks=12",
     "--config.grpo.iterations=2", "--config.grpo.group_size=4", "--config.grpo.samples_per_row=4",
     "--config.grpo.micro_batches=1", "--config.grpo.recursion.micro_batches=2",
     "--config.report.rollouts_every=1",

@@ -88,7 +88,7 @@ async def conductor(workers):
             sampler=sampler, tokenizer=Characters(), executor=Executor(client, context="messages"),
             graders=graders, reward_values=RewardValues(), template=PromptTemplate(PlanFormat()),
             temperature=1.0, max_prompt=1000), workers.offers(law, renumber=renumber),
-            **{"temperature": 0.0, "max_prompt": 1000, "variant": "step 7"} | options)
+            **{"temperature": 0.0, "variant": "step 7"} | options)
 
       yield strategy
 
@@ -130,6 +130,16 @@ async def test_there_is_no_plan_for_a_prompt_that_is_too_long_and_nobody_is_aske
   assert attempt.plan.reason.endswith(" tokens, and the policy reads 1000 at most")
   assert (attempt.right, attempt.rejected) == (False, False)
   assert not sampler.calls and not workers.requests
+
+
+async def test_there_is_no_further_round_whose_prompt_would_be_too_long(workers, conductor):
+  around = len("Question: \n\nAvailable models: Model 0, Model 1, Model 2, Model 3, Model 4")
+  for length, rounds in ((1000 - around, 1), (1000 - around - len("Answer so far: 5\n\n"), 2)):
+    question = "a" * length
+    sampler = Scripted({question: [lists(1), lists(0)]})
+    attempt = await conductor(sampler, max_rounds=2).answer(
+        Task("long", question, "4", "arithmetic"), seed=0)
+    assert (len(sampler.calls), len(attempt.earlier) + 1) == (rounds, rounds)
 
 
 TASK = Task("a", "a?", "4", "arithmetic")
