@@ -14,9 +14,10 @@ from aiohttp import web
 
 from conductor_jax.errors import UserError
 from conductor_jax.reporting.report import write_report
-from conductor_jax.rollouts import Rollout
+from conductor_jax.rollouts import Rollout, Turn
 from conductor_jax.tasks.task import Task
 from conductor_jax.workers.journal import Journal
+from conductor_jax.workers.offer import Offer
 from conductor_jax.workers.pool import Pool
 from conductor_jax.workflows.executor import Executor
 from conductor_jax.workflows.workflow import ParsedPlan, Step, Workflow
@@ -79,8 +80,8 @@ def traces_of_key(text):
 def rollout_of(transcript):
   none = np.zeros(0, np.int32)
   return Rollout(
-      Task("1", "Q", "4", "number", {}), none, none, none, none, "", ParsedPlan(
-          transcript.workflow, {}), transcript, None, None)
+      Turn(Task("1", "Q", "4", "number", {}), Offer((0,))), none, none, none, none, "", ParsedPlan(
+          transcript.workflow, {}), transcript, None, None, None)
 
 
 @pytest.fixture
