@@ -4,7 +4,7 @@
         --workdir=runs/adaptive
 
 The arms are trained with all workers ("ordinary"), with a random subset for every question
-("adaptive"), and with all workers first and then on subsets for a quarter as many iterations
+("adaptive"), and with all workers first and then on subsets for half as many iterations
 ("fine-tuned", as in the paper). Each is measured with all workers and without those of `--without`.
 `--law` says how subsets are drawn, as conductor_jax/workers/offer.py describes it; by default they
 are of four workers or more. The warm start, where there is one, offers one to three in all arms.
@@ -58,7 +58,7 @@ def ablation(config: ConfigDict, law: str = "", without: Sequence[str] = ()) -> 
       "pool.groups": (
           *others, ("reduced", tuple(name for name in names if name not in without))),
       "sft.offer": _WARM_START if has_own_shape(config) else config.sft.offer}
-  iterations = max(config.grpo.iterations // 4, 1)
+  iterations = max(config.grpo.iterations // 2, 1)
   return Ablation(
       f"Adaptive worker selection ({law})",
       (Arm("ordinary", common | {"pool.offer": "all"}),
