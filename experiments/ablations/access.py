@@ -8,8 +8,6 @@ run.
 
 The paper (arXiv 2512.04388) found lists of positions no better: 88.67 on MATH-500, 93.55 on MMLU,
 42.28 on RLPR and 61.24 on LiveCodeBench, against 89.33, 93.14, 42.63 and 64.29 with all or none.
-
-Result:
 """
 
 from ml_collections import ConfigDict

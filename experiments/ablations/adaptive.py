@@ -3,16 +3,15 @@
     python -m experiments.ablations.adaptive --config=configs/quickstart.py \\
         --workdir=runs/adaptive
 
-The arms are trained with all workers ("ordinary"), with a random subset for every question
-("adaptive"), and with all workers first and then on subsets for half as many iterations
-("fine-tuned", as in the paper). Each is measured with all workers and without those of `--without`.
-`--law` says how subsets are drawn, as conductor_jax/workers/offer.py describes it; by default they
-are of four workers or more. The warm start, where there is one, offers one to three in all arms.
+The arms are trained with all workers ("ordinary"); with a random subset for every question, twice
+as long ("adaptive"), beside which stands as long a training with all workers ("longer"); and with
+all workers first and then on subsets for half as many iterations ("fine-tuned", as in the paper).
+Each is measured with all workers and without those of `--without`. `--law` says how subsets are
+drawn, as conductor_jax/workers/offer.py describes it; by default they are of four workers or more.
+The warm start, where there is one, offers one to three in all arms.
 
 In the paper (arXiv 2512.04388) a conductor that is fine-tuned in this way adapts to any subset,
 open or closed. How subsets are drawn, and for how many iterations, is not published.
-
-Result:
 """
 
 from collections.abc import Sequence
@@ -58,13 +57,14 @@ def ablation(config: ConfigDict, law: str = "", without: Sequence[str] = ()) -> 
       "pool.groups": (
           *others, ("reduced", tuple(name for name in names if name not in without))),
       "sft.offer": _WARM_START if has_own_shape(config) else config.sft.offer}
-  iterations = max(config.grpo.iterations // 2, 1)
+  iterations = config.grpo.iterations
   return Ablation(
       f"Adaptive worker selection ({law})",
       (Arm("ordinary", common | {"pool.offer": "all"}),
-       Arm("adaptive", common | {"pool.offer": law}),
-       Arm("fine-tuned", common | {"pool.offer": law, "grpo.iterations": iterations},
-           after="ordinary")),
+       Arm("adaptive", common | {"pool.offer": law, "grpo.iterations": 2 * iterations}),
+       Arm("longer", common | {"pool.offer": "all", "grpo.iterations": 2 * iterations}),
+       Arm("fine-tuned", common | {
+           "pool.offer": law, "grpo.iterations": max(iterations // 2, 1)}, after="ordinary")),
       (Measurement("full", {"evaluation.offer": "all"}),
        Measurement("reduced", {"evaluation.offer": "groups:reduced"})))
 

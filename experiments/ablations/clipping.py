@@ -13,8 +13,6 @@ all arms are trained with rollouts that may be one update old. `clip_fraction_lo
 `_dual` in the runs' metrics.jsonl are the shares of tokens that a bound takes the gradient from.
 
 The paper (arXiv 2512.04388) clips at 0.8 and 1.2, and has no such ablation.
-
-Result:
 """
 
 from ml_collections import ConfigDict

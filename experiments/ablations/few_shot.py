@@ -9,8 +9,6 @@ questions with plans that know nothing.
 The paper (arXiv 2512.04388) found examples outside the training domains best. Without any it has
 82.0 on MATH-500, 92.69 on MMLU, 41.5 on RLPR and 54.86 on LiveCodeBench, against 89.33, 93.14,
 42.63 and 64.29 with four.
-
-Result:
 """
 
 from ml_collections import ConfigDict

@@ -7,8 +7,6 @@ The arms have 4, 8, 16 and 32 rollouts a question, and as many questions an iter
 it. The config's own group size is among them, and the first one.
 
 The paper (arXiv 2512.04388) has 64 rollouts for each of 4 questions, and no other group size.
-
-Result:
 """
 
 from ml_collections import ConfigDict

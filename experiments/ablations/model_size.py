@@ -13,8 +13,6 @@ narrower, and deeper.
 
 The paper (arXiv 2512.04388) compares the two on the same questions and workers; its 7B conductor
 has a mean of 72.35 over MATH-500, MMLU, RLPR and LiveCodeBench.
-
-Result:
 """
 
 from typing import Any

@@ -12,8 +12,6 @@ have known.
 The paper (arXiv 2512.04388) fine-tunes for 20 iterations after 200. With recursion it has 66.67 on
 AIME25, 40.0 on BigCodeBench and 82.32 on GPQA-Diamond, mean 63.00, against 66.67, 37.8, 81.31 and
 61.93 without.
-
-Result:
 """
 
 from ml_collections import ConfigDict

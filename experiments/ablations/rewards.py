@@ -14,8 +14,6 @@ of the plan's workers, about 0.03 for a step:
 The first row is measured, with the strategy `random_plan`. The second is a third of an answer of
 the paper's conductor (arXiv 2512.04388), which takes $0.0238 and 1820 tokens in about three steps.
 The paper has no such ablation; its values are 0, 0.5 and 1.
-
-Result:
 """
 
 from ml_collections import ConfigDict

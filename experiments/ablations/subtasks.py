@@ -9,8 +9,6 @@ the question.
 The paper (arXiv 2512.04388) has 88.5 on MATH-500, 92.75 on MMLU, 41.95 on RLPR and 58.62 on
 LiveCodeBench without subtasks, against 89.33, 93.14, 42.63 and 64.29 with them: they matter most
 where plans are long.
-
-Result:
 """
 
 from ml_collections import ConfigDict
