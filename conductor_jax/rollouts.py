@@ -90,6 +90,11 @@ class Rollout:
     """The plan, None where it did not parse."""
     return self.plan.workflow if isinstance(self.plan, ParsedPlan) else None
 
+  @property
+  def kept(self) -> tuple[Transcript, Grade | None]:
+    """What comes of a next round that leaves the answer as it is."""
+    return Transcript(Workflow(()), (), self.transcript.answer, Usage()), self.grade
+
   def to_json(self) -> dict[str, Any]:
     """The rollout as JSON types, for a person or an audit; task metadata is left out."""
     plan = (self.plan.reason if self.workflow is None
@@ -214,16 +219,15 @@ class Conductor:
 
   async def _go_on(self, first: list[Rollout], seeds: np.ndarray) -> list[list[Rollout]]:
     """Both rounds, with the rewards of the first as the second one makes them."""
-    going = [i for i, rollout in enumerate(first)
-             if rollout.workflow is not None and rollout.reward is not None
-             and self.fits(replace(rollout.turn, before=rollout))]
+    turns = {i: turn for i, rollout in enumerate(first)
+             if (turn := self.next_turn(rollout)) is not None}
 
-    async def second(i: int) -> Rollout:
-      rollout, = await self.write_and_run(
-          replace(first[i].turn, before=first[i]), later_seed(seeds[i:i + 1]))
+    async def second(i: int, turn: Turn) -> Rollout:
+      rollout, = await self.write_and_run(turn, later_seed(seeds[i:i + 1]))
       return rollout
 
-    later = dict(zip(going, await gather_all(second(i) for i in going), strict=True))
+    later = dict(zip(
+        turns, await gather_all(second(i, turn) for i, turn in turns.items()), strict=True))
     rewarded = [
         rollout if i not in later else replace(rollout, reward=first_round_reward(
             rollout.reward, later[i].reward, self._recursion.discount,
@@ -270,10 +274,8 @@ class Conductor:
       if isinstance(plan, ParsedPlan):
         if plan.workflow.steps:
           running.append(i)
-        else:  # the answer that there is stays
-          before = turn.before
-          results[i] = (
-              Transcript(plan.workflow, (), before.transcript.answer, Usage()), before.grade)
+        else:
+          results[i] = turn.before.kept
     results |= zip(running, await run_and_grade(self._executor, self._graders, [
         PlannedRun(turn.task, plans[i].workflow, _execution_seed(seeds[i]), _last_step(turn.before))
         for i in running]), strict=True)
@@ -294,6 +296,14 @@ class Conductor:
     return self._template.tokens(
         self._tokenizer, turn.task.question, turn.offer.numbers, previous=turn.previous,
         limit=self.max_prompt)
+
+  def next_turn(self, rollout: Rollout) -> Turn | None:
+    """What is asked after a round; None where its plan did not parse, was rejected or kept the
+    answer before, or where the policy cannot read the prompt."""
+    if rollout.parts is None or rollout.workflow is None or not rollout.workflow.steps:
+      return None
+    turn = replace(rollout.turn, before=rollout)
+    return turn if self.fits(turn) else None
 
   def fits(self, turn: Turn) -> bool:
     """Whether the policy can read the prompt."""

@@ -7,10 +7,8 @@ import numpy as np
 from conductor_jax.rollouts import Conductor, Rollout, Turn, later_seed
 from conductor_jax.strategies.strategy import Attempt, task_offer, task_seed
 from conductor_jax.tasks.task import Task
-from conductor_jax.workers.call import Usage
 from conductor_jax.workers.offer import OfferLaw
-from conductor_jax.workflows.transcript import Transcript
-from conductor_jax.workflows.workflow import ParsedPlan, ParseFailure, Workflow
+from conductor_jax.workflows.workflow import ParseFailure
 
 
 class ConductorStrategy:
@@ -49,28 +47,21 @@ class ConductorStrategy:
     while True:
       rollout, = await self._conductor.write_and_run(turn, seeds, self._temperature)
       rounds.append(_attempt(rollout))
-      if not _goes_on(rollout) or len(rounds) == self._max_rounds:
+      if len(rounds) == self._max_rounds:
+        break
+      turn, seeds = self._conductor.next_turn(rollout), later_seed(seeds)
+      if turn is None:
         break
       spent += rollout.transcript.usage.cost
       if spent >= self._max_dollars:
         break
-      turn, seeds = replace(turn, before=rollout), later_seed(seeds)
-      if not self._conductor.fits(turn):
-        break
     return replace(rounds[-1], earlier=tuple(rounds[:-1]))
 
 
-def _goes_on(rollout: Rollout) -> bool:
-  """Whether there is an answer, or a failure to answer, that another plan may better."""
-  return bool(rollout.parts is not None and rollout.workflow and rollout.workflow.steps)
-
-
 def _attempt(rollout: Rollout) -> Attempt:
-  plan = rollout.plan.workflow if isinstance(rollout.plan, ParsedPlan) else rollout.plan
+  plan = rollout.plan if rollout.workflow is None else rollout.workflow
   transcript, grade = rollout.transcript, rollout.grade
-  if isinstance(plan, ParseFailure) and rollout.turn.before is not None:
+  if rollout.workflow is None and rollout.turn.before is not None:
     # No plan is no reason to throw an answer away.
-    before = rollout.turn.before
-    transcript = Transcript(Workflow(()), (), before.transcript.answer, Usage())
-    grade = before.grade
+    transcript, grade = rollout.turn.before.kept
   return Attempt(rollout.task, plan, transcript, grade, rollout.text, rollout.turn.offer.workers)
