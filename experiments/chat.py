@@ -18,7 +18,7 @@ from conductor_jax.workers.offer import Offer, OfferLaw
 from conductor_jax.workflows.few_shot import OUTSIDE, Example, read_examples
 from conductor_jax.workflows.lists import PlanFormat
 from conductor_jax.workflows.prompts import PromptTemplate, Shot
-from experiments.components import Splits
+from experiments.components import Splits, plan_format
 
 # Tasks whose chats the arena's tokenizer is trained on.
 _TOKENIZER_TASKS = 2400
@@ -62,9 +62,9 @@ class Chat:
     """
     self._config, self._offers = config, offers
     self._draw: DrawPlan = example_plan if config.tasks.source == "arena" else plain_plan
-    workflow = config.workflow
-    format = PlanFormat(workflow.max_steps, workflow.access, workflow.subtasks)
-    self.template = PromptTemplate(format, self._shots(splits, format), workflow.prefill)
+    format = plan_format(config)
+    self.template = PromptTemplate(
+        format, self._shots(splits, format), config.workflow.prefill)
     self.tokenizer = self._trained(splits) if tokenizer is None else tokenizer
     task = splits.train[0]
     self.template.check_prefill(
@@ -136,14 +136,10 @@ class Chat:
     one is of these."""
     offer = self._offers.draw(generator)
     if self._config.workflow.max_rounds > 1 and generator.random() < 0.5:
-      first = later_plan(task, offer.numbers, generator, self._draw)
-      drawn = [first]
-      while len(drawn) < count:
-        other = later_plan(task, offer.numbers, generator, self._draw)
-        drawn.append(Example(
-            other.question, other.models, other.thought, other.workflow, first.previous))
+      drawn = [later_plan(task, offer.numbers, generator, self._draw) for _ in range(count)]
+      # What is done about an answer does not depend on it, so all may be about one.
       return Examples(
-          self.prompt(task, offer, first.previous),
+          self.prompt(task, offer, drawn[0].previous),
           [self._encoded(each.completion(self.template.format)) for each in drawn])
     return Examples(self.prompt(task, offer), [
         self._encoded(self._example(task, offer, generator)) for _ in range(count)])

@@ -26,6 +26,7 @@ from conductor_jax.workers.offer import OfferLaw
 from conductor_jax.workers.pool import Pool
 from conductor_jax.workers.pools import listed_pool, open_pool, paper_pool
 from conductor_jax.workflows.executor import Executor
+from conductor_jax.workflows.lists import PlanFormat
 from experiments.vllm_workers import vllm_workers
 
 
@@ -132,6 +133,12 @@ def worker_names(config: ConfigDict) -> list[str]:
   pools = {"arena": lambda: arena_pool("", config.seed), "frontier": lambda: frontier_pool(""),
            **_running_pools(config)}
   return [worker.name for worker in pools[config.pool.source]().workers]
+
+
+def plan_format(config: ConfigDict) -> PlanFormat:
+  """What the configured plans are made of."""
+  options = config.workflow
+  return PlanFormat(options.max_steps, options.access, options.subtasks)
 
 
 class Offers(NamedTuple):

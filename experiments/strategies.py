@@ -21,9 +21,8 @@ from conductor_jax.strategies.single_worker import (
 from conductor_jax.strategies.strategy import Strategy
 from conductor_jax.tasks.graders import Graders
 from conductor_jax.tasks.task import Task
-from conductor_jax.workflows.lists import PlanFormat
 from experiments.chat import Chat
-from experiments.components import Splits, Workers, make_offers
+from experiments.components import Splits, Workers, make_offers, plan_format
 from experiments.conductor import conductor_strategy, make_conductor, open_sampler
 from experiments.policy import check_tokenizer, load_policy, model_tokenizer, open_mesh
 from experiments.run import Clock, Run
@@ -122,10 +121,9 @@ def _best_single_worker(setting: Setting) -> Strategy:
 
 
 def _random_plan(setting: Setting) -> Strategy:
-  options = setting.config.workflow
   return RandomPlan(
       setting.workers.executor, setting.graders, offers=make_offers(setting.config).heldout,
-      format=PlanFormat(options.max_steps, options.access, options.subtasks))
+      format=plan_format(setting.config))
 
 
 _WITHOUT_ACCESS = "conductor_without_access"

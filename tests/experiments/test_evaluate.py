@@ -26,15 +26,6 @@ from tests.experiments.counted_workers import (
 from tests.workers.endpoint import hang, reply
 
 
-@pytest.fixture(autouse=True)
-def signals():
-  """Puts back what a session does on a signal."""
-  before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-  yield
-  for number, handler in before.items():
-    signal.signal(number, handler)
-
-
 @pytest.fixture
 def endpoint():
   with served(Asked()) as endpoint:

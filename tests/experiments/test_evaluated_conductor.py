@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
@@ -18,14 +17,6 @@ pytestmark = pytest.mark.integration
 # Warm-started until some plans parse.
 OPTIONS = (*SMALL, "--config.sft.steps=70", "--config.sft.learning_rate=0.02",
            "--config.grpo.iterations=2")
-
-
-@pytest.fixture(autouse=True)
-def signals():
-  before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-  yield
-  for number, handler in before.items():
-    signal.signal(number, handler)
 
 
 @pytest.fixture(scope="module")

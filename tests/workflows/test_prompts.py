@@ -6,17 +6,15 @@ import subprocess
 import sys
 
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from conductor_jax.arena.specialists import SPECIALISTS
-from conductor_jax.arena.tokenizer import CHAT_TEMPLATE
 from conductor_jax.errors import UserError
 from conductor_jax.models.gguf import read_gguf
 from conductor_jax.models.tokenizer import gguf_tokenizer
 from conductor_jax.workers.pools import paper_pool
 from conductor_jax.workflows.lists import PlanFormat
 from conductor_jax.workflows.prompts import PromptTemplate, Shot
+from tests.small_conductor import byte_tokenizer
 from tests.workflows.golden_prompts import (
     ANSWER,
     CASES,
@@ -42,13 +40,7 @@ def smollm2(smollm2_file):
 @pytest.fixture(scope="module")
 def bytewise():
   """A tokenizer with one token per byte."""
-  letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-  tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
-  tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-  tokenizer.decoder = decoders.ByteLevel()
-  return PreTrainedTokenizerFast(
-      tokenizer_object=tokenizer, eos_token="<|im_end|>",
-      additional_special_tokens=["<|im_start|>"], chat_template=CHAT_TEMPLATE)
+  return byte_tokenizer()
 
 
 class TestGolden:

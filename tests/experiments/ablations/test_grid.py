@@ -20,14 +20,6 @@ ROUNDS = Ablation(
      Measurement("long", {"workflow.max_rounds": 2}, strategy="conductor_without_access")))
 
 
-@pytest.fixture(autouse=True)
-def signals():
-  before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-  yield
-  for number, handler in before.items():
-    signal.signal(number, handler)
-
-
 def grid(workdir, ablation=TWO, *, config=None, seeds=(0, 1), **options):
   run_grid(ablation, config or quickstart.get_config(), workdir, seeds=seeds, **options)
 
