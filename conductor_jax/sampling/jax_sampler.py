@@ -97,18 +97,23 @@ class _Request:
   """A prompt that waits for its turn."""
 
   prompt: Sequence[int]
+  width: int
   seeds: np.ndarray
   temperature: float
   completions: asyncio.Future
 
   @property
-  def kind(self) -> tuple[int, float]:
+  def kind(self) -> tuple[int, int, float]:
     """What requests that are decoded together have in common."""
-    return len(self.seeds), self.temperature
+    return self.width, len(self.seeds), self.temperature
 
 
 class JaxSampler:
   """Samples with the trainer's own model, in turns: what waits at the end of one is the next.
+
+  A prompt is padded to the next quarter of `max_prompt`, and only with prompts of the same width is
+  it decoded: the sums behind a log-probability then never depend, not even in their last bit, on
+  what happened to be asked for at the same moment.
 
   Args:
     graph: the model's graph definition.
@@ -150,8 +155,9 @@ class JaxSampler:
     """
     if len(prompt) > self._max_prompt:
       raise ValueError(f"a prompt of {len(prompt)} tokens is longer than {self._max_prompt}")
+    width = min(round_up(len(prompt), -(-self._max_prompt // 4)), self._max_prompt)
     completions = asyncio.get_running_loop().create_future()
-    self._waiting.append(_Request(prompt, np.asarray(seeds), temperature, completions))
+    self._waiting.append(_Request(prompt, width, np.asarray(seeds), temperature, completions))
     if self._turns is None:
       # It starts when all that is asked for at this moment is in the queue.
       self._turns = asyncio.create_task(self._take_turns())
@@ -185,8 +191,7 @@ class JaxSampler:
     rows = [*turn, *[turn[0]] * (self._rows - len(turn))]
     prompts = [row.prompt for row in rows]
     seeds = np.stack([row.seeds for row in rows]).astype(np.uint32)
-    width = min(round_up(max(map(len, prompts)), 16), self._max_prompt)
-    tokens, mask = pad_right(prompts, width, self._eos)
+    tokens, mask = pad_right(prompts, turn[0].width, self._eos)
     arguments = jax.device_put((tokens, mask, seeds, np.float32(turn[0].temperature)))
     tokens, logprobs, lengths = jax.device_get(generate(
         self._graph, params, *arguments, max_tokens=self._max_tokens, eos=self._eos))

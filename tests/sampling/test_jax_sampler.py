@@ -87,6 +87,17 @@ def test_a_seed_fixes_its_completion_whatever_else_is_in_the_batch(sampler, grou
   assert written(backwards) == [group[::-1] for group in expected]
 
 
+def test_logprobs_are_the_same_to_the_last_bit_whatever_else_is_in_the_batch(tiny_model):
+  sampler = make_sampler(tiny_model, max_prompt=96)
+  prompts = [[*range(4, 14)] * times for times in (1, 3, 5, 9)]
+  expected = sample(sampler, prompts, SEEDS, 1.0)
+  for order in ([3, 1], [1, 1, 0], [2]):
+    groups = sample(sampler, [prompts[row] for row in order], SEEDS[order], 1.0)
+    for row, group in zip(order, groups, strict=True):
+      for completion, first in zip(group, expected[row], strict=True):
+        np.testing.assert_array_equal(completion.logprobs, first.logprobs)
+
+
 def test_more_prompts_than_rows_are_worked_off_in_turns_with_the_same_result(
     tiny_model, sampler, groups):
   assert written(sample(make_sampler(tiny_model, rows=3), PROMPTS, SEEDS, 1.0)) == written(groups)
