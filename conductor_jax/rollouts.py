@@ -32,17 +32,19 @@ class Turn:
   Attributes:
     task: the question.
     offer: which workers its plan may use.
+    prompt_tokens: int32[prompt], what it reads.
     before: the round before this one, None in the first.
   """
 
   task: Task
   offer: Offer
+  prompt_tokens: np.ndarray
   before: "Rollout | None" = None
 
   @property
   def previous(self) -> str | None:
     """The answer of the round before, "" where it brought none; None in the first round."""
-    return None if self.before is None else self.before.transcript.answer or ""
+    return None if self.before is None else self.before.answer
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,6 @@ class Rollout:
 
   Attributes:
     turn: what was asked.
-    prompt_tokens: int32[prompt], what the policy read.
     completion_tokens: int32[tokens], what it wrote, the end-of-sequence token included.
     sampler_logprobs: float32[tokens], at the sampling temperature.
     weight_versions: int32[tokens], which weights wrote each token.
@@ -65,7 +66,6 @@ class Rollout:
   """
 
   turn: Turn
-  prompt_tokens: np.ndarray
   completion_tokens: np.ndarray
   sampler_logprobs: np.ndarray
   weight_versions: np.ndarray
@@ -89,6 +89,11 @@ class Rollout:
   def workflow(self) -> Workflow | None:
     """The plan, None where it did not parse."""
     return self.plan.workflow if isinstance(self.plan, ParsedPlan) else None
+
+  @property
+  def answer(self) -> str:
+    """Of a plan that ran, "" where it brought none."""
+    return self.transcript.answer or ""
 
   @property
   def kept(self) -> tuple[Transcript, Grade | None]:
@@ -207,7 +212,7 @@ class Conductor:
       OutOfBudget: the workers cannot be paid.
     """
     began = time.perf_counter()
-    turn = Turn(task, offer)
+    turn = self.turn(task, offer)
     completions = await self.sample(turn, seeds)
     sampled = time.perf_counter()
     rounds = [await self.execute(turn, completions, seeds)]
@@ -250,7 +255,8 @@ class Conductor:
       temperature: in place of the conductor's own; 0 is greedy.
     """
     return await self._sampler.sample(
-        self.prompt(turn), seeds, self._temperature if temperature is None else temperature)
+        turn.prompt_tokens.tolist(), seeds,
+        self._temperature if temperature is None else temperature)
 
   async def execute(
       self, turn: Turn, completions: Sequence[Completion], seeds: np.ndarray) -> list[Rollout]:
@@ -265,7 +271,6 @@ class Conductor:
     Returns:
       One rollout per completion, in order.
     """
-    prompt = np.asarray(self.prompt(turn), np.int32)
     texts = [self._text(completion) for completion in completions]
     plans = [self._parse(turn, text) for text in texts]
     results: dict[int, tuple[Transcript, Grade | None]] = {}
@@ -284,30 +289,31 @@ class Conductor:
       transcript, grade = results.get(i, (None, None))
       parts = reward(plans[i], transcript, grade, self._reward_values)
       return Rollout(
-          turn=turn, prompt_tokens=prompt, completion_tokens=completion.tokens,
-          sampler_logprobs=completion.logprobs, weight_versions=completion.weight_versions,
-          text=texts[i], plan=plans[i], transcript=transcript, grade=grade, parts=parts,
+          turn=turn, completion_tokens=completion.tokens, sampler_logprobs=completion.logprobs,
+          weight_versions=completion.weight_versions, text=texts[i], plan=plans[i],
+          transcript=transcript, grade=grade, parts=parts,
           reward=None if parts is None else parts.total)
 
     return [rollout(i, completion) for i, completion in enumerate(completions)]
 
-  def prompt(self, turn: Turn) -> list[int]:
-    """What the policy reads, in tokens."""
-    return self._template.tokens(
-        self._tokenizer, turn.task.question, turn.offer.numbers, previous=turn.previous,
-        limit=self.max_prompt)
+  def turn(self, task: Task, offer: Offer, before: Rollout | None = None) -> Turn:
+    """What the policy is asked, in the tokens that it reads."""
+    tokens = self._template.tokens(
+        self._tokenizer, task.question, offer.numbers,
+        previous=None if before is None else before.answer, limit=self.max_prompt)
+    return Turn(task, offer, np.array(tokens, np.int32), before)
 
   def next_turn(self, rollout: Rollout) -> Turn | None:
     """What is asked after a round; None where its plan did not parse, was rejected or kept the
     answer before, or where the policy cannot read the prompt."""
     if rollout.parts is None or rollout.workflow is None or not rollout.workflow.steps:
       return None
-    turn = replace(rollout.turn, before=rollout)
+    turn = self.turn(rollout.task, rollout.turn.offer, rollout)
     return turn if self.fits(turn) else None
 
   def fits(self, turn: Turn) -> bool:
     """Whether the policy can read the prompt."""
-    return len(self.prompt(turn)) <= self.max_prompt
+    return len(turn.prompt_tokens) <= self.max_prompt
 
   def _text(self, completion: Completion) -> str:
     tokens = completion.tokens.tolist()
@@ -334,7 +340,7 @@ def _last_step(before: Rollout | None) -> tuple[str, str] | None:
   """Subtask and answer of the last step of a round."""
   if before is None:
     return None
-  return before.workflow.steps[-1].subtask, before.transcript.answer or ""
+  return before.workflow.steps[-1].subtask, before.answer
 
 
 def _execution_seed(seed: int) -> int:

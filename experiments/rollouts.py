@@ -172,7 +172,7 @@ def _advantages(
 
 def _group(rollouts: list[Rollout], advantages: np.ndarray, accepted: np.ndarray) -> Group:
   return Group(
-      prompt_tokens=rollouts[0].prompt_tokens,
+      prompt_tokens=rollouts[0].turn.prompt_tokens,
       completion_tokens=[rollout.completion_tokens for rollout in rollouts],
       sampler_logprobs=[rollout.sampler_logprobs for rollout in rollouts],
       advantages=advantages, accepted=accepted)

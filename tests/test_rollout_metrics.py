@@ -40,8 +40,9 @@ def rollout(kind: str, workers: tuple[int, ...] | None, outcome: float | None, *
     transcript = Transcript(workflow, calls, "4", Usage(tokens, 0, cost, possible_cost=cost / 2))
     grade = None if outcome is None else Grade(outcome == 1.0, "4", "")
   return Rollout(
-      turn=Turn(Task("t", "What is t?", "4", kind), Offer(tuple(range(offered))), before),
-      prompt_tokens=np.zeros(5, np.int32), completion_tokens=np.zeros(length, np.int32),
+      turn=Turn(Task("t", "What is t?", "4", kind), Offer(tuple(range(offered))),
+                np.zeros(5, np.int32), before),
+      completion_tokens=np.zeros(length, np.int32),
       sampler_logprobs=np.zeros(length, np.float32), weight_versions=np.zeros(length, np.int32),
       text="", plan=plan, transcript=transcript, grade=grade, parts=parts,
       reward=parts.total if parts is not None and reward is None else reward)

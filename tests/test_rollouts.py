@@ -7,7 +7,8 @@ import pytest
 
 from conductor_jax.errors import OutOfBudget, UserError
 from conductor_jax.rewards import Reward, RewardValues
-from conductor_jax.rollouts import Conductor, Rollout, Turn
+from conductor_jax.rollouts import Conductor, Rollout
+from conductor_jax.sampling.sampler import Completion
 from conductor_jax.workers.budget import Allowance, Budget
 from conductor_jax.workers.offer import Offer
 from conductor_jax.workflows.lists import PlanFormat
@@ -34,14 +35,16 @@ async def server():
     yield served
 
 
-def turn(offer: Offer = ALL, **fields) -> Turn:
-  return Turn(task(**fields), offer)
+async def run(
+    conductor: Conductor, completions: list[Completion], seeds: list[int], offer: Offer = ALL,
+    **fields) -> list[Rollout]:
+  return await conductor.execute(
+      conductor.turn(task(**fields), offer), completions, np.array(seeds, np.uint32))
 
 
 async def one(
     conductor: Conductor, text: str, offer: Offer = ALL, *, seed: int = 1, **fields) -> Rollout:
-  (rollout,) = await conductor.execute(
-      turn(offer, **fields), [completion(text)], np.array([seed], np.uint32))
+  (rollout,) = await run(conductor, [completion(text)], [seed], offer, **fields)
   return rollout
 
 
@@ -50,8 +53,8 @@ async def test_sample_sends_the_templated_prompt_seeds_and_temperature(server):
   conductor, _ = server
   sampled = conductor(sampler, access="positions", prefill="Plan:\n", temperature=0.7)
   seeds = np.array([1, 2], np.uint32)
-  assert len(await sampled.sample(turn(name="b"), seeds)) == 2
-  await sampled.sample(turn(name="a"), seeds[:1], temperature=0.0)
+  assert len(await sampled.sample(sampled.turn(task(name="b"), ALL), seeds)) == 2
+  await sampled.sample(sampled.turn(task(name="a"), ALL), seeds[:1], temperature=0.0)
   (prompt, sent, temperature), (_, _, greedy) = sampler.calls
   system, user = PromptTemplate(PlanFormat(3, "positions")).messages("What is b?", range(4))
   assert TOKENIZER.decode(prompt) == (
@@ -65,13 +68,14 @@ async def test_a_rollout_keeps_the_tokens_it_was_given_and_the_prompt_that_was_s
   sampler = Scripted(lists(FOUR))
   sampled = conductor(sampler)
   seeds = np.array([1], np.uint32)
-  (completion,) = await sampled.sample(turn(), seeds)
-  (rollout,) = await sampled.execute(turn(), [completion], seeds)
+  turn = sampled.turn(task(), ALL)
+  (completion,) = await sampled.sample(turn, seeds)
+  (rollout,) = await sampled.execute(turn, [completion], seeds)
   assert rollout.completion_tokens is completion.tokens
   assert rollout.sampler_logprobs is completion.logprobs
   assert rollout.completion_tokens[-1] == TOKENIZER.eos_token_id
-  assert rollout.prompt_tokens.dtype == np.int32
-  assert rollout.prompt_tokens.tolist() == sampler.calls[0][0]
+  assert rollout.turn.prompt_tokens.dtype == np.int32
+  assert rollout.turn.prompt_tokens.tolist() == sampler.calls[0][0]
   assert rollout.text == lists(FOUR)
   assert rollout.weight_versions is completion.weight_versions
 
@@ -102,8 +106,7 @@ async def test_no_worker_is_called_for_a_completion_that_does_not_parse(server):
 
 async def test_a_completion_cut_off_at_the_token_limit_is_parsed_like_any_other(server):
   conductor, _ = server
-  (rollout,) = await conductor().execute(
-      turn(), [completion(lists(FOUR), ended=False)], np.array([1], np.uint32))
+  (rollout,) = await run(conductor(), [completion(lists(FOUR), ended=False)], [1])
   assert (rollout.text, rollout.reward) == (lists(FOUR), 1.0)
 
 
@@ -140,7 +143,7 @@ async def test_answers_depend_on_a_rollouts_own_seed_alone(server):
   seeds = np.array([10, 11, 12], np.uint32)
 
   async def answers(completions, seeds):
-    rollouts = await conductor().execute(turn(), completions, seeds)
+    rollouts = await run(conductor(), completions, seeds)
     return [rollout.transcript and rollout.transcript.answer for rollout in rollouts]
 
   together = await answers(completions, seeds)
@@ -226,7 +229,7 @@ class TestPrefill:
     group = await conductor(sampler, prefill=self.PREFILL).roll_out(
         task(), np.array([1], np.uint32), ALL)
     ((rollout,),) = group.rounds
-    assert TOKENIZER.decode(rollout.prompt_tokens).endswith("assistant\n" + self.PREFILL)
+    assert TOKENIZER.decode(rollout.turn.prompt_tokens).endswith("assistant\n" + self.PREFILL)
     assert rollout.text == "One is enough.\n" + lists(FOUR)
     assert TOKENIZER.decode(rollout.completion_tokens) == rollout.text + "<|im_end|>"
 
@@ -263,7 +266,7 @@ class TestOffers:
     rollout = await one(conductor(), lists(SEED, FOUR), self.KEPT)
     assert [step.worker for step in rollout.workflow.steps] == [SEED, FOUR]
     assert workers.requests == {"seed": 1, "four": 1}
-    assert TOKENIZER.decode(rollout.prompt_tokens).endswith(
+    assert TOKENIZER.decode(rollout.turn.prompt_tokens).endswith(
         "Available models: Model 0, Model 1, Model 3<|im_end|>\n<|im_start|>assistant\n")
 
   async def test_renumbered_workers_become_those_of_the_pool(self, server):
@@ -275,7 +278,7 @@ class TestOffers:
     assert rollout.reward == 1.0
     assert rollout.plan.spans[0, "worker"] == (len("model_id = ["), len("model_id = [1"))
     assert "Available models: Model 0, Model 1<|im_end|>" in TOKENIZER.decode(
-        rollout.prompt_tokens)
+        rollout.turn.prompt_tokens)
 
   @pytest.mark.parametrize(("offer", "worker", "named"), [
       (KEPT, REFUSES, "0, 1, 3"), (RENUMBERED, 3, "0 to 2"), (Offer((1,)), FOUR, "1")])

@@ -8,7 +8,7 @@ import pytest
 
 from conductor_jax.errors import OutOfBudget
 from conductor_jax.rewards import RewardValues
-from conductor_jax.rollouts import Recursion, RolloutGroup, Turn, later_seed
+from conductor_jax.rollouts import Recursion, RolloutGroup, later_seed
 from conductor_jax.workers.budget import Allowance, Budget
 from conductor_jax.workers.call import Usage
 from conductor_jax.workers.offer import Offer
@@ -50,7 +50,7 @@ async def roll_out(
 
 
 def prompt(rollout) -> str:
-  return TOKENIZER.decode(rollout.prompt_tokens)
+  return TOKENIZER.decode(rollout.turn.prompt_tokens)
 
 
 async def test_without_recursion_there_is_one_round(server):
@@ -182,7 +182,7 @@ class TestPrompt:
   async def test_there_is_none_where_not_even_a_short_answer_fits_into_the_prompt(self, server):
     conductor, _ = server
     (first,), _ = (await roll_out(conductor, (RIGHT, KEEP))).rounds
-    length, seeds = len(first.prompt_tokens), np.array([1], np.uint32)
+    length, seeds = len(first.turn.prompt_tokens), np.array([1], np.uint32)
     for limit, count in ((length, 0), (4000, 1)):
       sampler = Scripted(RIGHT)
       group = await conductor(sampler, max_prompt=limit).roll_out(
@@ -197,11 +197,11 @@ class TestPrompt:
     first = replace(first, transcript=replace(first.transcript, answer="x" * 3000 + " so 4"))
     sampler = Scripted(KEEP)
     for limit in (2000, 2001, 2400):
-      turn = Turn(first.task, ALL, first)
-      (second,) = await conductor(sampler, max_prompt=limit).write_and_run(
-          turn, np.array([1], np.uint32))
-      assert limit - 26 <= len(second.prompt_tokens) <= limit
-      assert second.prompt_tokens.tolist() == sampler.calls[-1][0]
+      small = conductor(sampler, max_prompt=limit)
+      turn = small.turn(first.task, ALL, first)
+      (second,) = await small.write_and_run(turn, np.array([1], np.uint32))
+      assert limit - 26 <= len(turn.prompt_tokens) <= limit
+      assert turn.prompt_tokens.tolist() == sampler.calls[-1][0]
       assert "characters left out]\nx" in prompt(second) and "xxx so 4\n\n" in prompt(second)
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from conductor_jax.rollouts import Conductor, Rollout, Turn, later_seed
+from conductor_jax.rollouts import Conductor, Rollout, later_seed
 from conductor_jax.strategies.strategy import Attempt, task_offer, task_seed
 from conductor_jax.tasks.task import Task
 from conductor_jax.workers.offer import OfferLaw
@@ -37,12 +37,11 @@ class ConductorStrategy:
     self._max_dollars = max_dollars or np.inf
 
   async def answer(self, task: Task, *, seed: int) -> Attempt:
-    turn = Turn(task, task_offer(self._offers, task, seed))
+    turn = self._conductor.turn(task, task_offer(self._offers, task, seed))
     if not self._conductor.fits(turn):
-      length = len(self._conductor.prompt(turn))
       return Attempt(task, ParseFailure(
-          f"the prompt has {length} tokens, and the policy reads {self._conductor.max_prompt} at "
-          "most", 0), None, None)
+          f"the prompt has {len(turn.prompt_tokens)} tokens, and the policy reads "
+          f"{self._conductor.max_prompt} at most", 0), None, None)
     seeds, spent, rounds = np.array([task_seed(seed, task)], np.uint32), 0.0, []
     while True:
       rollout, = await self._conductor.write_and_run(turn, seeds, self._temperature)

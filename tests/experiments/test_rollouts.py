@@ -33,16 +33,18 @@ FIRST, SECOND = (1.0, 0.5, None, 0.0), (1.0, 0.5)
 
 
 def rollout(
-    turn: Turn, place: int, reward: float | None, version: int, error: str = "HTTP 503"
+    asked: tuple, place: int, reward: float | None, version: int, error: str = "HTTP 503"
 ) -> Rollout:
   """One whose tokens tell its round and place: as many as that, and one."""
-  later = turn.before is not None
+  task, offer, *before = asked
+  later = bool(before)
+  prompt = np.arange(2, 7 + 20 * later + place * later, dtype=np.int32)
   outcome = "answered" if reward else "unavailable"
   ran = reward != 0.0
   call = CallRecord("w", {}, "4", Usage(), 1.0, 1, outcome, error=None if reward else error)
   tokens = np.array([100 * later + 10 + place] * (place + 1), np.int32)
   return Rollout(
-      turn=turn, prompt_tokens=np.arange(2, 7 + 20 * later + place * later, dtype=np.int32),
+      turn=Turn(task, offer, prompt, *before),
       completion_tokens=tokens, sampler_logprobs=np.full(place + 1, -0.25, np.float32),
       weight_versions=np.full(place + 1, version, np.int32), text="",
       plan=ParsedPlan(PLAN, {}) if ran else ParseFailure("no lists", 0),
@@ -69,12 +71,12 @@ class Scripted:
   async def roll_out(self, task, seeds, offer, *, recursive=False) -> RolloutGroup:
     self.asked.append((task.id, seeds.tolist(), offer.workers, recursive))
     version = self.weights.version
-    first = [rollout(Turn(task, offer), i, reward, version) for i, reward in enumerate(self.first)]
+    first = [rollout((task, offer), i, reward, version) for i, reward in enumerate(self.first)]
     rounds = [first]
     if recursive:
       going = [each for each in first if each.reward]
       rounds.append([
-          rollout(Turn(task, offer, before), i, reward, version, "HTTP 429")
+          rollout((task, offer, before), i, reward, version, "HTTP 429")
           for i, (before, reward) in enumerate(zip(going, self.second, strict=False))])
     return RolloutGroup(rounds, 1.0, 2.0)
 

@@ -80,7 +80,7 @@ def traces_of_key(text):
 def rollout_of(transcript):
   none = np.zeros(0, np.int32)
   return Rollout(
-      Turn(Task("1", "Q", "4", "number", {}), Offer((0,))), none, none, none, none, "", ParsedPlan(
+      Turn(Task("1", "Q", "4", "number", {}), Offer((0,)), none), none, none, none, "", ParsedPlan(
           transcript.workflow, {}), transcript, None, None, None)
 
 
