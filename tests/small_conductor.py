@@ -1,7 +1,6 @@
 """A conductor whose completions are given, and four workers behind a real server."""
 
 import contextlib
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 
 import numpy as np
@@ -89,14 +88,7 @@ class Workers(Endpoint):
   """"four" answers 4, "seed" its request's seed, "refuses" HTTP 400; "dead" cannot be reached.
 
   A call is 8 tokens read and 2 written, and costs $1.2.
-
-  Attributes:
-    requests: per model, how often it was asked.
   """
-
-  @property
-  def requests(self) -> Counter:
-    return Counter(body["model"] for body in self.bodies)
 
   @property
   def pool(self) -> Pool:

@@ -7,6 +7,9 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
+import orbax.checkpoint as ocp
+
 from tests.training import host_devices
 
 ROOT = Path(__file__).parents[2]
@@ -56,6 +59,43 @@ def metrics(workdir: Path) -> list[dict]:
   """What was recorded, without the times and what follows from them."""
   lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
   return [{name: value for name, value in line.items() if "second" not in name} for line in lines]
+
+
+def arrays(workdir: Path, phase: str, step: int) -> dict[str, np.ndarray]:
+  """Every array of a checkpoint, by its path."""
+  folder = workdir / "checkpoints" / phase / str(step) / "state"
+  restored = ocp.StandardCheckpointer().restore(folder)
+  found = {}
+
+  def walk(node, path):
+    if isinstance(node, dict):
+      for key, value in node.items():
+        walk(value, f"{path}/{key}")
+    elif isinstance(node, (list, tuple)):
+      for key, value in enumerate(node):
+        walk(value, f"{path}/{key}")
+    elif node is not None:
+      found[path] = np.asarray(node)
+
+  walk(restored, "")
+  return found
+
+
+def learnt(workdir: Path) -> list[dict]:
+  return [{name: value for name, value in line.items() if name != "attempts_per_call"}
+          for line in metrics(workdir)]
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+  """Both learnt the same, to the last bit. How often workers were asked may differ, for a journal
+  answers again without asking."""
+  assert learnt(one) == learnt(other)
+  left, right = arrays(one, "grpo", 6), arrays(other, "grpo", 6)
+  assert left.keys() == right.keys() and len(left) > 30
+  for name, array in left.items():
+    np.testing.assert_array_equal(array, right[name], err_msg=name, strict=True)
+  results = [json.loads((w / "summary.json").read_text())["heldout"] for w in (one, other)]
+  assert results[0] == results[1]
 
 
 def recorded(workdir: Path, phase: str) -> int:

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from conductor_jax.reporting.metrics import RolloutLog
-from tests.experiments.small_run import SMALL, metrics, recorded, wait_for
-from tests.experiments.test_train import arrays
+from tests.experiments.small_run import SMALL, assert_same_run, metrics, recorded, wait_for
 
 RECURSIVE = (
     *SMALL, "--config.workflow.max_rounds=2", "--config.grpo.recursion.share=0.5",
@@ -70,12 +69,6 @@ def test_held_out_questions_are_answered_in_two_rounds(whole):
   assert heldout["random_plan"]["accuracy_by_round"] == {}
 
 
-def learnt(workdir: Path) -> list[dict]:
-  """The metrics, but for how often workers were asked: a journal answers again without asking."""
-  return [{name: value for name, value in line.items() if name != "attempts_per_call"}
-          for line in metrics(workdir)]
-
-
 @pytest.mark.integration
 def test_a_killed_run_resumes_bit_for_bit_with_the_same_second_rounds(program, whole, tmp_path):
   workdir = tmp_path / "run"
@@ -87,11 +80,7 @@ def test_a_killed_run_resumes_bit_for_bit_with_the_same_second_rounds(program, w
   resumed = program.run(workdir, *RECURSIVE)
   assert resumed.returncode == 0, resumed.stderr
   assert re.search("GRPO: resuming after step [2-5] from", resumed.stdout)
-  assert learnt(whole) == learnt(workdir)
-  left, right = arrays(whole, "grpo", 6), arrays(workdir, "grpo", 6)
-  assert left.keys() == right.keys()
-  for name, array in left.items():
-    np.testing.assert_array_equal(array, right[name], err_msg=name, strict=True)
+  assert_same_run(whole, workdir)
 
   def texts(run):
     return [[(row["task"]["id"], row["offered"], row["previous_answer"], row["completion"],

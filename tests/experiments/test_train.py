@@ -9,7 +9,6 @@ import socket
 from pathlib import Path
 
 import numpy as np
-import orbax.checkpoint as ocp
 import pytest
 from safetensors.numpy import load_file
 
@@ -17,7 +16,15 @@ from conductor_jax.errors import UserError
 from conductor_jax.models.tokenizer import load_tokenizer
 from conductor_jax.reporting.metrics import RolloutLog
 from experiments.export import export
-from tests.experiments.small_run import SMALL, gone, metrics, recorded, wait_for
+from tests.experiments.small_run import (
+    SMALL,
+    arrays,
+    assert_same_run,
+    gone,
+    metrics,
+    recorded,
+    wait_for,
+)
 
 
 @pytest.fixture(scope="module")
@@ -54,36 +61,6 @@ def adapted(program, warm_start, tmp_path_factory) -> Path:
 
 def export_run(workdir: Path, output: Path, merge: bool = False) -> None:
   export(workdir, output, merge=merge, dtype="float32")
-
-
-def arrays(workdir: Path, phase: str, step: int) -> dict[str, np.ndarray]:
-  """Every array of a checkpoint, by its path."""
-  folder = workdir / "checkpoints" / phase / str(step) / "state"
-  restored = ocp.StandardCheckpointer().restore(folder)
-  found = {}
-
-  def walk(node, path):
-    if isinstance(node, dict):
-      for key, value in node.items():
-        walk(value, f"{path}/{key}")
-    elif isinstance(node, (list, tuple)):
-      for key, value in enumerate(node):
-        walk(value, f"{path}/{key}")
-    elif node is not None:
-      found[path] = np.asarray(node)
-
-  walk(restored, "")
-  return found
-
-
-def assert_same_run(one: Path, other: Path) -> None:
-  assert metrics(one) == metrics(other)
-  left, right = arrays(one, "grpo", 6), arrays(other, "grpo", 6)
-  assert left.keys() == right.keys() and len(left) > 30
-  for name, array in left.items():
-    np.testing.assert_array_equal(array, right[name], err_msg=name, strict=True)
-  results = [json.loads((w / "summary.json").read_text())["heldout"] for w in (one, other)]
-  assert results[0] == results[1]
 
 
 def children(pid: int) -> list[int]:

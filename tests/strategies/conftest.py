@@ -1,7 +1,5 @@
 """A pool behind a real server on the loopback interface."""
 
-from collections import Counter
-
 import pytest
 
 from conductor_jax.workers.offer import OfferLaw
@@ -19,16 +17,10 @@ class Workers(Endpoint):
       4 flaky   "4" to "Question 0?", HTTP 503 to any other
 
   Attributes:
-    requests: per model, how often it was asked.
-    bodies: every request, in the order of arrival.
     pool: the workers; a call of 0 costs $0.003, of any other $0.001.
   """
 
   names = ("four", "five", "seed", "dead", "flaky")
-
-  @property
-  def requests(self) -> Counter:
-    return Counter(body["model"] for body in self.bodies)
 
   @property
   def pool(self) -> Pool:

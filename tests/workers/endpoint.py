@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -93,6 +94,11 @@ class Endpoint:
   @property
   def hits(self) -> int:
     return len(self.bodies)
+
+  @property
+  def requests(self) -> Counter[str]:
+    """Per model, how often it was asked."""
+    return Counter(body["model"] for body in self.bodies)
 
   def behaviour(self, body: dict[str, Any]) -> Behaviour:
     """What it does about the request that has just arrived."""
