@@ -3,12 +3,12 @@
     python -m experiments.ablations.adaptive --config=configs/quickstart.py \\
         --workdir=runs/adaptive
 
-The arms are trained with all workers ("ordinary"); with a random subset for every question, twice
-as long ("adaptive"), beside which stands as long a training with all workers ("longer"); and with
-all workers first and then on subsets for half as many iterations ("fine-tuned", as in the paper).
-Each is measured with all workers and without those of `--without`. `--law` says how subsets are
-drawn, as conductor_jax/workers/offer.py describes it; by default they are of four workers or more.
-The warm start, where there is one, offers one to three in all arms.
+The arms are trained with all workers ("ordinary"); with all of them first and then with a random
+subset for every question, as in the paper ("fine-tuned"); with subsets for as long from the start
+("from-scratch"); and with all workers for as long ("longer"). Each is measured with all workers and
+without those of `--without`. `--law` says how subsets are drawn, as conductor_jax/workers/offer.py
+describes it; by default they are of two workers or more. The warm start, where there is one, offers
+one to three in all arms.
 
 In the paper (arXiv 2512.04388) a conductor that is fine-tuned in this way adapts to any subset,
 open or closed. How subsets are drawn, and for how many iterations, is not published.
@@ -26,17 +26,19 @@ from experiments.components import worker_names
 
 # In the arena: the best generalist, and the best specialist of one domain.
 _WITHOUT = ("generalist-large", "abacus-large")
-_LEAST = 4
+_LEAST = 2
 # A policy that is drawn at random has to learn first that plans name models of the prompt's list,
 # as an instruct model knows. With so few of them there is much to be lost by guessing.
 _WARM_START = "uniform:1-3"
+# Of the weight of the KL term: who leaves workers out must leave the policy that relied on them.
+_KL_AFTERWARDS = 0.1
 
 
 def ablation(config: ConfigDict, law: str = "", without: Sequence[str] = ()) -> Ablation:
   """
   Args:
     config: the options.
-    law: of training's subsets; uniform from four workers on by default.
+    law: of training's subsets; uniform from two workers on by default.
     without: workers that the reduced pool lacks.
 
   Raises:
@@ -61,10 +63,10 @@ def ablation(config: ConfigDict, law: str = "", without: Sequence[str] = ()) -> 
   return Ablation(
       f"Adaptive worker selection ({law})",
       (Arm("ordinary", common | {"pool.offer": "all"}),
-       Arm("adaptive", common | {"pool.offer": law, "grpo.iterations": 2 * iterations}),
-       Arm("longer", common | {"pool.offer": "all", "grpo.iterations": 2 * iterations}),
-       Arm("fine-tuned", common | {
-           "pool.offer": law, "grpo.iterations": max(iterations // 2, 1)}, after="ordinary")),
+       Arm("fine-tuned", common | {"pool.offer": law, "grpo.kl_coefficient": (
+           config.grpo.kl_coefficient * _KL_AFTERWARDS)}, after="ordinary"),
+       Arm("from-scratch", common | {"pool.offer": law, "grpo.iterations": 2 * iterations}),
+       Arm("longer", common | {"pool.offer": "all", "grpo.iterations": 2 * iterations})),
       (Measurement("full", {"evaluation.offer": "all"}),
        Measurement("reduced", {"evaluation.offer": "groups:reduced"})))
 
