@@ -4,11 +4,10 @@
         --workdir=runs/adaptive
 
 The arms are trained with all workers ("ordinary"); with all of them first and then with a random
-subset for every question, as in the paper ("fine-tuned"); with subsets for as long from the start
-("from-scratch"); and with all workers for as long ("longer"). Each is measured with all workers and
-without those of `--without`. `--law` says how subsets are drawn, as conductor_jax/workers/offer.py
-describes it; by default they are of two workers or more. The warm start, where there is one, offers
-one to three in all arms.
+subset for every question, as in the paper ("fine-tuned"); with subsets from the start, twice as
+long ("from-scratch"); and with all workers for as long, otherwise alike ("longer"). Each is
+measured with all workers and without those of `--without`. `--law` says how subsets are drawn, as
+conductor_jax/workers/offer.py describes it.
 
 In the paper (arXiv 2512.04388) a conductor that is fine-tuned in this way adapts to any subset,
 open or closed. How subsets are drawn, and for how many iterations, is not published.
@@ -26,10 +25,13 @@ from experiments.components import worker_names
 
 # In the arena: the best generalist, and the best specialist of one domain.
 _WITHOUT = ("generalist-large", "abacus-large")
-_LEAST = 2
+_LEAST = 4
 # A policy that is drawn at random has to learn first that plans name models of the prompt's list,
-# as an instruct model knows. With so few of them there is much to be lost by guessing.
-_WARM_START = "uniform:1-3"
+# as an instruct model knows. With so few of them there is much to be lost by guessing; with still
+# fewer, it draws unevenly from longer lists, and some workers hardly ever.
+_WARM_START = 4
+# Keeps a worker in sight that few questions need, and many are not offered.
+_ENTROPY = 0.02
 # Of the weight of the KL term: who leaves workers out must leave the policy that relied on them.
 _KL_AFTERWARDS = 0.1
 
@@ -38,7 +40,7 @@ def ablation(config: ConfigDict, law: str = "", without: Sequence[str] = ()) -> 
   """
   Args:
     config: the options.
-    law: of training's subsets; uniform from two workers on by default.
+    law: of training's subsets; uniform from four workers on by default.
     without: workers that the reduced pool lacks.
 
   Raises:
@@ -55,18 +57,19 @@ def ablation(config: ConfigDict, law: str = "", without: Sequence[str] = ()) -> 
       raise UserError(f"--without: there is no worker {name!r}, of {', '.join(names)}")
   law = law or f"uniform:{min(_LEAST, len(names))}-{len(names)}"
   others = tuple(group for group in config.pool.groups if group[0] != "reduced")
-  common = {
-      "pool.groups": (
-          *others, ("reduced", tuple(name for name in names if name not in without))),
-      "sft.offer": _WARM_START if has_own_shape(config) else config.sft.offer}
-  iterations = config.grpo.iterations
+  common = {"pool.groups": (
+      *others, ("reduced", tuple(name for name in names if name not in without)))}
+  anew = common | {"grpo.iterations": 2 * config.grpo.iterations}
+  if has_own_shape(config):
+    anew |= {"sft.offer": f"uniform:1-{min(_WARM_START, len(names))}",
+             "grpo.entropy_coefficient": _ENTROPY}
   return Ablation(
       f"Adaptive worker selection ({law})",
       (Arm("ordinary", common | {"pool.offer": "all"}),
        Arm("fine-tuned", common | {"pool.offer": law, "grpo.kl_coefficient": (
            config.grpo.kl_coefficient * _KL_AFTERWARDS)}, after="ordinary"),
-       Arm("from-scratch", common | {"pool.offer": law, "grpo.iterations": 2 * iterations}),
-       Arm("longer", common | {"pool.offer": "all", "grpo.iterations": 2 * iterations})),
+       Arm("from-scratch", anew | {"pool.offer": law}),
+       Arm("longer", anew | {"pool.offer": "all"})),
       (Measurement("full", {"evaluation.offer": "all"}),
        Measurement("reduced", {"evaluation.offer": "groups:reduced"})))
 

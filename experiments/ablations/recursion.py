@@ -12,6 +12,15 @@ have known.
 The paper (arXiv 2512.04388) fine-tunes for 20 iterations after 200. With recursion it has 66.67 on
 AIME25, 40.0 on BigCodeBench and 82.32 on GPQA-Diamond, mean 63.00, against 66.67, 37.8, 81.31 and
 61.93 without.
+
+In the built-in world, over five seeds of configs/quickstart.py, "recursive" answers with one, two
+and three rounds
+
+    all questions                      73.9 ± 3.1 %    80.5 ± 3.7 %    83.3 ± 3.6 %
+    those that need the archivist      53.3            65.5            71.1
+
+so the second round brings 6.5 ± 5.5 points, and 12.1 ± 10.1 where the first often fails. Another
+plan follows 27.8 ± 7.2 % of the right answers and 70.9 ± 6.8 % of the wrong ones.
 """
 
 from ml_collections import ConfigDict

@@ -140,11 +140,12 @@ def test_the_reduced_pool_lacks_two_workers_and_every_arm_knows_it():
     (name, group), = config.pool.groups
     assert name == "reduced" and set(group) == {
         "abacus-small", "scribe-medium", "scribe-small", "clerk-medium", "archivist-medium"}
-    assert config.sft.offer == "uniform:1-3"
-  assert {name: (c.pool.offer, c.grpo.iterations, round(c.grpo.kl_coefficient, 6))
+  assert {name: (c.pool.offer, c.grpo.iterations, round(c.grpo.kl_coefficient, 6), c.sft.offer,
+                 c.grpo.entropy_coefficient)
           for name, c in found.items()} == {
-      "ordinary": ("all", 140, 0.3), "fine-tuned": ("uniform:2-7", 140, 0.03),
-      "from-scratch": ("uniform:2-7", 280, 0.3), "longer": ("all", 280, 0.3)}
+      "ordinary": ("all", 140, 0.3, "", 0.0), "fine-tuned": ("uniform:4-7", 140, 0.03, "", 0.0),
+      "from-scratch": ("uniform:4-7", 280, 0.3, "uniform:1-4", 0.02),
+      "longer": ("all", 280, 0.3, "uniform:1-4", 0.02)}
   made_now = adaptive.ablation(quickstart.get_config())
   assert [m.changes["evaluation.offer"] for m in made_now.measurements] == [
       "all", "groups:reduced"]
