@@ -152,6 +152,20 @@ def test_the_reduced_pool_lacks_two_workers_and_every_arm_knows_it():
   assert [arm.after for arm in made_now.arms] == [None, "ordinary", None, None]
 
 
+def test_a_model_that_can_read_already_is_taught_no_other_way():
+  for each in arms(adaptive, conductor7b.get_config()).values():
+    assert (each.sft.offer, each.sft.steps, each.grpo.entropy_coefficient) == ("", 0, 0.0)
+
+
+def test_a_pool_of_three_workers_has_laws_too():
+  config = quickstart.get_config()
+  config.pool.source = "vllm"
+  config.pool.vllm.update(dict(weights="FOLDER", workers=(("a", 0.0), ("b", 0.5), ("c", 1.0))))
+  config.rollout.vllm.python = "PYTHON"
+  config.tasks.update(dict(source="files", path="FOLDER"))
+  check_arms(adaptive.ablation(config, without=["c"]), config)
+
+
 def test_the_law_and_the_workers_left_out_are_the_users():
   config = quickstart.get_config()
   config.pool.groups = (("reduced", ("clerk-medium",)), ("two", ("clerk-medium", "scribe-small")))
