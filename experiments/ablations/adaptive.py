@@ -11,6 +11,18 @@ conductor_jax/workers/offer.py describes it.
 
 In the paper (arXiv 2512.04388) a conductor that is fine-tuned in this way adapts to any subset,
 open or closed. How subsets are drawn, and for how many iterations, is not published.
+
+In the built-in world, over five seeds of configs/quickstart.py, right answers in percent are
+
+                    all workers      without two
+    ordinary        94.2 ± 2.1       51.3 ± 14.4
+    from-scratch    88.9 ± 10.6      78.8 ± 13.5
+
+so subsets from the start bring 27.5 ± 20.9 points without the two workers, and lose 5.3 ± 10.5 with
+all of them: 1.7 in four seeds, and 19.7 in a fifth, which sends one kind of sorting to the speller
+and has no rollout left that tries the clerk. The ordinary conductor names workers by heart, also
+where the list lacks them. "fine-tuned" (one seed: 95.0 and 69.6) never unlearns it where all
+rollouts of a question do so: none is better than another.
 """
 
 from collections.abc import Sequence
