@@ -19,7 +19,12 @@ In the built-in world, over five seeds of configs/quickstart.py, plans that doll
 for have 1.99 ± 0.01 steps on two-hop questions and 1.00 to 1.01 on others, and bring 3.3 ± 1.8
 points less, 90.9 ± 2.3 %. These are not lost to missing steps: a fifth to a third of the
 calculations and a tenth of the spelling go to the small specialist, which takes a twentieth or a
-fifth of the price and is right in 70 % of its answers, not in 97 %.
+fifth of the price and is right in 70 % of its answers, not in 97 %. Where all answers of a group
+are right, advantages that are divided by its deviation make much of any price. Without the division
+(--config.grpo.advantage=mean, and --config.grpo.kl_coefficient=0.075 for advantages as much
+smaller) plans with the price bring 91.4 ± 2.4 %, with 1.97 ± 0.02 steps on two-hop questions and
+1.00 to 1.03 on others: 1.7 ± 1.7 points less than without it in four seeds. In the fifth it is the
+run without a price that never learns the second step, 63.7 against 93.0 %.
 """
 
 from ml_collections import ConfigDict
