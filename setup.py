@@ -23,6 +23,7 @@ setup(
         "jaxtyping>=0.3",
         # The chat template of a tokenizer is a Jinja template; transformers leaves it optional.
         "jinja2>=3.1",
+        "jsonschema>=4.25",
         # The parser of math-verify.
         "latex2sympy2_extended>=1.11",
         "matplotlib>=3.11",
@@ -32,6 +33,7 @@ setup(
         "numpy>=2.4",
         "optax>=0.2.8",
         "orbax-checkpoint>=0.12",
+        "PyYAML>=6",
         "rich>=15.0",
         "safetensors>=0.8",
         "scipy>=1.17",

@@ -12,7 +12,7 @@ from conductor_jax.models.qwen2 import Qwen2Config
 from conductor_jax.tasks.code_benchmarks import BIGCODEBENCH_PROMPTS
 from conductor_jax.tasks.configured import configured_table
 from conductor_jax.workers.pools import listed_pool, open_pool
-from conductor_jax.workflows.lists import PlanFormat
+from conductor_jax.workflows.lists import ListFormat
 
 _CHOICES = {
     "model.compute_dtype": ("float32", "bfloat16"),
@@ -219,7 +219,7 @@ def _check_workflow(config: ConfigDict, refuse: Callable[[str, str], None]) -> N
   if workflow.few_shot and (workflow.few_shot_source == "file") != bool(workflow.few_shot_file):
     refuse("workflow.few_shot_file",
            "names the file of --config.workflow.few_shot_source=file, and is empty otherwise")
-  for name in PlanFormat().names:
+  for name in ListFormat().names:
     if name in workflow.prefill:
       raise UserError(f"--config.workflow.prefill={workflow.prefill!r}: must not begin the plan, "
                       f"and holds {name}")

@@ -7,6 +7,9 @@ from conductor_jax.tasks.task import Grade
 from conductor_jax.workflows.transcript import Transcript
 from conductor_jax.workflows.workflow import ParsedPlan, ParseFailure
 
+# Parts of a reward that are for a plan's effort.
+EFFORTS = ("cost", "tokens", "latency", "steps", "dependencies", "efficiency")
+
 FirstReward = Literal["discounted", "own", "final"]
 
 
@@ -21,6 +24,12 @@ class RewardValues:
     per_dollar: taken for each dollar that the workers are paid.
     per_thousand_tokens: taken for each thousand tokens that they read and write.
     per_second: taken for each second that they take, see `longest_way`.
+    per_step: taken for each step.
+    per_dependency: taken for each earlier answer that a step sees.
+    efficiency: what a right answer gets on top if it takes no tokens; less and less with every
+      token, and nothing from `efficient_tokens` on. LEMON (arXiv 2605.14483) has such a bonus and
+      does not publish its form: this one is ours.
+    efficient_tokens: see there.
   """
 
   unparsed: float = 0.0
@@ -29,6 +38,10 @@ class RewardValues:
   per_dollar: float = 0.0
   per_thousand_tokens: float = 0.0
   per_second: float = 0.0
+  per_step: float = 0.0
+  per_dependency: float = 0.0
+  efficiency: float = 0.0
+  efficient_tokens: int = 1000
 
 
 @dataclass(frozen=True)
@@ -40,6 +53,8 @@ class Reward:
       worse than none.
     outcome: for the answer.
     cost, tokens, latency: for the effort, 0 or below.
+    steps, dependencies: for the plan's size, 0 or below.
+    efficiency: for a right answer at little effort, 0 or above.
   """
 
   total: float
@@ -47,6 +62,9 @@ class Reward:
   cost: float = 0.0
   tokens: float = 0.0
   latency: float = 0.0
+  steps: float = 0.0
+  dependencies: float = 0.0
+  efficiency: float = 0.0
 
 
 def reward(
@@ -88,11 +106,15 @@ def reward(
     return None
   right = grade is not None and grade.correct and transcript.answer is not None
   outcome = values.right if right else values.wrong
-  usage = transcript.usage
+  usage, steps = transcript.usage, plan.workflow.steps
+  saved = max(1 - usage.tokens / values.efficient_tokens, 0.0) if right else 0.0
   parts = dict(
       cost=0.0 - values.per_dollar * usage.cost,
       tokens=0.0 - values.per_thousand_tokens * usage.tokens / 1000,
-      latency=0.0 - values.per_second * transcript.seconds)
+      latency=0.0 - values.per_second * transcript.seconds,
+      steps=0.0 - values.per_step * len(steps),
+      dependencies=0.0 - values.per_dependency * sum(len(step.sees) for step in steps),
+      efficiency=values.efficiency * saved)
   return Reward(max(outcome + sum(parts.values()), values.unparsed), outcome, **parts)
 
 

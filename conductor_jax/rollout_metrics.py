@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from conductor_jax.rewards import EFFORTS
 from conductor_jax.rollouts import Rollout
 from conductor_jax.workflows.plan_metrics import (
     access_density,
@@ -29,8 +30,9 @@ def rollout_metrics(
 
       reward, reward_std       mean and standard deviation of what is trained on, over accepted
       reward_outcome           what the answer alone is worth, mean over accepted
-      reward_cost, _tokens, _latency
-                               what effort takes from it, likewise; left out where it is always 0
+      reward_cost, _tokens, _latency, _steps, _dependencies, _efficiency
+                               what effort takes from it or adds, likewise; left out where it is
+                               always 0
       accuracy[/kind]          right / accepted, an unparsed plan counts as wrong
       parse_rate[/kind]        parsed / all
       correct_given_parsed[/kind]
@@ -93,7 +95,7 @@ def _reward_metrics(rollouts: Sequence[Rollout]) -> Metrics:
   accepted = _accepted(rollouts)
   rewards = [rollout.reward for rollout in accepted]
   effort = {f"reward_{part}": mean(getattr(rollout.parts, part) for rollout in accepted)
-            for part in ("cost", "tokens", "latency")}
+            for part in EFFORTS}
   return {
       "reward": mean(rewards), "reward_std": float(np.std(rewards)) if rewards else None,
       "reward_outcome": mean(rollout.parts.outcome for rollout in accepted),

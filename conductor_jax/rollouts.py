@@ -1,12 +1,13 @@
 """The road from tasks to rollouts: prompt, sample, parse, execute, grade, reward."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from conductor_jax.credit.counterfactual import Counterfactual, Counterfactuals, PlanRun
 from conductor_jax.gather import gather_all
 from conductor_jax.rewards import FirstReward, Reward, RewardValues, first_round_reward, reward
 from conductor_jax.sampling.sampler import Completion, Sampler
@@ -15,12 +16,14 @@ from conductor_jax.tasks.task import Grade, Task
 from conductor_jax.workers.call import Usage
 from conductor_jax.workers.offer import Offer
 from conductor_jax.workflows.executor import Executor
+from conductor_jax.workflows.format import Family
 from conductor_jax.workflows.grading import PlannedRun, run_and_grade
-from conductor_jax.workflows.lists import parse_lists
 from conductor_jax.workflows.prompts import PromptTemplate
 from conductor_jax.workflows.transcript import Transcript, refuse_over_budget
 from conductor_jax.workflows.workflow import ParsedPlan, ParseFailure, Step, Workflow
 
+# Keeps the choice of mutations apart from what else follows from a group's seeds.
+_MUTATIONS = 3
 # Of a task's reference in a record: that of a coding task is all of its tests.
 _REFERENCE_CHARACTERS = 1000
 
@@ -63,6 +66,7 @@ class Rollout:
     parts: the reward of this round alone and what it is made of, None for a rejected rollout.
     reward: what is trained on, which a later round may have a part in; None for a rejected rollout,
       which is masked out and counted.
+    counterfactuals: what fields of the plan are worth, where they were measured.
   """
 
   turn: Turn
@@ -75,6 +79,7 @@ class Rollout:
   grade: Grade | None
   parts: Reward | None
   reward: float | None
+  counterfactuals: tuple[Counterfactual, ...] = ()
 
   @property
   def task(self) -> Task:
@@ -120,6 +125,7 @@ class Rollout:
              "fallback": call.fallback, **asdict(call.usage), "error": call.error}
             for call in (self.transcript.calls if self.transcript else ())],
         "plan": plan,
+        "counterfactuals": [_counterfactual(self.workflow, each) for each in self.counterfactuals],
         "completion_tokens": self.completion_tokens.tolist(),
         "sampler_logprobs": self.sampler_logprobs.tolist(),
         "weight_versions": np.unique(self.weight_versions).tolist(),
@@ -170,7 +176,8 @@ class Conductor:
   def __init__(
       self, *, sampler: Sampler, tokenizer, template: PromptTemplate, executor: Executor,
       graders: Graders, reward_values: RewardValues, temperature: float, max_prompt: int,
-      recursion: Recursion = Recursion(), empty_access: bool = False
+      recursion: Recursion = Recursion(), counterfactuals: Counterfactuals | None = None,
+      empty_access: bool = False
   ):
     """Args:
       sampler: holds the weights.
@@ -182,6 +189,8 @@ class Conductor:
       temperature: of `sample`, where the call names none.
       max_prompt: tokens that the policy reads at most. Previous answers are shortened to it.
       recursion: of `roll_out` with a second round.
+      counterfactuals: measures what fields of first rounds' plans are worth, in `roll_out`; None
+        for nothing of the kind.
       empty_access: whether plans run without their access lists, so that no step sees another:
         what these are worth is measured so.
     """
@@ -194,10 +203,12 @@ class Conductor:
     self._temperature = temperature
     self.max_prompt = max_prompt
     self._recursion = recursion
+    self._counterfactuals = counterfactuals
     self._empty_access = empty_access
 
   async def roll_out(
-      self, task: Task, seeds: np.ndarray, offer: Offer, *, recursive: bool = False
+      self, task: Task, seeds: np.ndarray, offer: Offer, *, recursive: bool = False,
+      chances: Mapping[Family, float] | None = None
   ) -> RolloutGroup:
     """A group: samples and executes, see there.
 
@@ -207,6 +218,7 @@ class Conductor:
       offer: which workers may be used.
       recursive: whether every plan that ran is followed by a second round, but for those whose
         prompt would be too long.
+      chances: of the mutation families, for a conductor with counterfactuals.
 
     Raises:
       OutOfBudget: the workers cannot be paid.
@@ -217,10 +229,26 @@ class Conductor:
     sampled = time.perf_counter()
     rounds = [await self.execute(turn, completions, seeds)]
     refuse_over_budget(rollout.transcript for rollout in rounds[0])
+    if self._counterfactuals is not None:
+      rounds = [await self._with_counterfactuals(rounds[0], seeds, chances)]
     if recursive:
       rounds = await self._go_on(rounds[0], seeds)
       refuse_over_budget(rollout.transcript for rollout in rounds[1])
     return RolloutGroup(rounds, sampled - began, time.perf_counter() - sampled)
+
+  async def _with_counterfactuals(
+      self, rollouts: list[Rollout], seeds: np.ndarray, chances: Mapping[Family, float]
+  ) -> list[Rollout]:
+    """Rollouts of a first round, with what fields of their plans are worth."""
+    ran = [i for i, rollout in enumerate(rollouts)
+           if rollout.parts is not None and rollout.workflow is not None]
+    measured = await self._counterfactuals.measure([
+        PlanRun(rollouts[i].task, rollouts[i].turn.offer, rollouts[i].plan, rollouts[i].transcript,
+                rollouts[i].parts.total, _execution_seed(seeds[i])) for i in ran],
+        chances, np.random.default_rng([*map(int, seeds), _MUTATIONS]))
+    found = dict(zip(ran, measured, strict=True))
+    return [replace(rollout, counterfactuals=found.get(i, ()))
+            for i, rollout in enumerate(rollouts)]
 
   async def _go_on(self, first: list[Rollout], seeds: np.ndarray) -> list[list[Rollout]]:
     """Both rounds, with the rewards of the first as the second one makes them."""
@@ -319,21 +347,28 @@ class Conductor:
     tokens = completion.tokens.tolist()
     if tokens and tokens[-1] == self._tokenizer.eos_token_id:
       tokens = tokens[:-1]
-    return self._tokenizer.decode(tokens, skip_special_tokens=True)
+    return self._tokenizer.decode(
+        tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
   def _parse(self, turn: Turn, text: str) -> ParsedPlan | ParseFailure:
     prefill = self._template.prefill
-    plan = parse_lists(
-        prefill + text, self._template.format, workers=turn.offer.numbers,
-        previous=turn.before is not None)
+    plan = self._template.format.parse(
+        prefill + text, turn.offer, previous=turn.before is not None)
     if isinstance(plan, ParseFailure):
       return replace(plan, position=max(plan.position - len(prefill), 0))
-    steps = tuple(
-        Step(turn.offer.worker(step.worker), step.subtask) if self._empty_access
-        else replace(step, worker=turn.offer.worker(step.worker)) for step in plan.workflow.steps)
-    spans = {key: (start - len(prefill), end - len(prefill))
-             for key, (start, end) in plan.spans.items()}
-    return ParsedPlan(Workflow(steps), spans)
+    plan = plan.shifted(-len(prefill))
+    if not self._empty_access:
+      return plan
+    steps = tuple(Step(step.worker, step.subtask) for step in plan.workflow.steps)
+    return replace(plan, workflow=Workflow(steps), references=())
+
+
+def _counterfactual(workflow: Workflow, found: Counterfactual) -> dict[str, Any]:
+  """A counterfactual as JSON types."""
+  mutation = found.mutation
+  before, after = (each.steps[mutation.step].sees for each in (workflow, mutation.workflow))
+  return {"family": mutation.family, "step": mutation.step, "span": list(mutation.span),
+          "removed": [seen for seen in before if seen not in after], "delta": found.delta}
 
 
 def _last_step(before: Rollout | None) -> tuple[str, str] | None:

@@ -15,8 +15,8 @@ from conductor_jax.errors import UserError
 from conductor_jax.tasks.task import Task
 from conductor_jax.training.sft import Examples
 from conductor_jax.workers.offer import Offer, OfferLaw
-from conductor_jax.workflows.few_shot import OUTSIDE, Example, read_examples
-from conductor_jax.workflows.lists import PlanFormat
+from conductor_jax.workflows.few_shot import OUTSIDE, read_examples
+from conductor_jax.workflows.format import Example, PlanFormat
 from conductor_jax.workflows.prompts import PromptTemplate, Shot
 from experiments.components import Splits, plan_format
 
@@ -89,8 +89,9 @@ class Chat:
           f"--config.workflow.few_shot={wanted}: of the examples of few_shot_source={source} only "
           f"{len(short)} have {format.max_steps} steps at most")
     try:
-      return tuple(Shot(each.question, each.models, each.completion(format))
-                   for each in short[:wanted])
+      return tuple(
+          Shot(each.question, format.example_models(each, self._offers.whole.numbers),
+               format.written(each)) for each in short[:wanted])
     except ValueError as fault:
       raise UserError(f"--config.workflow.few_shot_source={source}: {fault}") from fault
 
@@ -103,7 +104,7 @@ class Chat:
       texts.append(self._example(task, self._offers.whole, generator))
       if config.workflow.max_rounds > 1:
         later = later_plan(task, self._offers.whole.numbers, generator, self._draw)
-        texts += [*self._texts(later), later.completion(self.template.format)]
+        texts += [*self._texts(later), self.template.format.written(later)]
     return train_tokenizer(texts, config.tokenizer.vocab_size)
 
   def _texts(self, example: Example) -> list[str]:
@@ -120,7 +121,7 @@ class Chat:
 
   def _example(self, task: Task, offer: Offer, generator: np.random.Generator) -> str:
     """Draws an example completion of a first round."""
-    return self._draw(task, offer.numbers, generator).completion(self.template.format)
+    return self.template.format.written(self._draw(task, offer.numbers, generator))
 
   def _encoded(self, completion: str) -> np.ndarray:
     return np.array(
@@ -140,7 +141,7 @@ class Chat:
       # What is done about an answer does not depend on it, so all may be about one.
       return Examples(
           self.prompt(task, offer, drawn[0].previous),
-          [self._encoded(each.completion(self.template.format)) for each in drawn])
+          [self._encoded(self.template.format.written(each)) for each in drawn])
     return Examples(self.prompt(task, offer), [
         self._encoded(self._example(task, offer, generator)) for _ in range(count)])
 

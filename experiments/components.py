@@ -26,7 +26,7 @@ from conductor_jax.workers.offer import OfferLaw
 from conductor_jax.workers.pool import Pool
 from conductor_jax.workers.pools import listed_pool, open_pool, paper_pool
 from conductor_jax.workflows.executor import Executor
-from conductor_jax.workflows.lists import PlanFormat
+from conductor_jax.workflows.lists import ListFormat
 from experiments.vllm_workers import vllm_workers
 
 
@@ -135,10 +135,10 @@ def worker_names(config: ConfigDict) -> list[str]:
   return [worker.name for worker in pools[config.pool.source]().workers]
 
 
-def plan_format(config: ConfigDict) -> PlanFormat:
+def plan_format(config: ConfigDict) -> ListFormat:
   """What the configured plans are made of."""
   options = config.workflow
-  return PlanFormat(options.max_steps, options.access, options.subtasks)
+  return ListFormat(options.max_steps, options.access, options.subtasks)
 
 
 class Offers(NamedTuple):

@@ -18,7 +18,7 @@ from conductor_jax.workers.client import PoolClient
 from conductor_jax.workers.offer import Offer
 from conductor_jax.workers.pool import Pool, WorkerSpec
 from conductor_jax.workflows.executor import Executor
-from conductor_jax.workflows.lists import PlanFormat
+from conductor_jax.workflows.lists import ListFormat
 from conductor_jax.workflows.prompts import PromptTemplate
 from tests.workers.endpoint import DEAD as NOWHERE
 from tests.workers.endpoint import Endpoint, reply, serve
@@ -118,7 +118,7 @@ async def serve_conductor(
     def conductor(sampler=None, *, prefill="", access="binary", subtasks=True, **changes):
       return Conductor(**{
           "sampler": sampler, "tokenizer": TOKENIZER, "graders": graders,
-          "template": PromptTemplate(PlanFormat(3, access, subtasks), prefill=prefill),
+          "template": PromptTemplate(ListFormat(3, access, subtasks), prefill=prefill),
           "executor": Executor(client, context="messages"), "reward_values": RewardValues(),
           "temperature": 1.0, "max_prompt": 4000} | changes)
 

@@ -50,6 +50,25 @@ def test_the_three_values_are_those_given():
   assert reward(plan(1), ran, RIGHT, values) == Reward(1.5, 1.5)
 
 
+def test_size_takes_from_a_reward_and_a_right_answer_at_few_tokens_adds_to_it():
+  workflow = Workflow((Step(0, "A"), Step(0, "B", (0,)), Step(0, "C", (0, 1))))
+  values = RewardValues(
+      wrong=0.0, per_step=0.02, per_dependency=0.01, efficiency=0.1, efficient_tokens=200)
+
+  def of(tokens: int, grade: Grade) -> Reward:
+    calls = [CallRecord("a", {}, "", Usage(), 0.0, 1, "answered")] * 3
+    return reward(ParsedPlan(workflow, {}),
+                  Transcript(workflow, calls, "4", Usage(prompt_tokens=tokens)), grade, values)
+
+  # Three steps and three dependencies; a quarter of the tokens leaves three quarters of the bonus.
+  assert of(50, RIGHT) == Reward(
+      pytest.approx(1 - 0.06 - 0.03 + 0.075), 1.0, steps=pytest.approx(-0.06),
+      dependencies=pytest.approx(-0.03), efficiency=pytest.approx(0.075))
+  assert of(300, RIGHT).efficiency == 0.0
+  assert of(50, WRONG) == Reward(0.0, 0.0, steps=pytest.approx(-0.06),
+                                 dependencies=pytest.approx(-0.03))
+
+
 def test_a_parsed_plan_without_a_transcript_is_a_bug():
   with pytest.raises(ValueError, match="no transcript"):
     reward(plan(1), None, None, RewardValues())

@@ -11,7 +11,7 @@ from conductor_jax.rollouts import Conductor, Rollout
 from conductor_jax.sampling.sampler import Completion
 from conductor_jax.workers.budget import Allowance, Budget
 from conductor_jax.workers.offer import Offer
-from conductor_jax.workflows.lists import PlanFormat
+from conductor_jax.workflows.lists import ListFormat
 from conductor_jax.workflows.prompts import PromptTemplate
 from conductor_jax.workflows.workflow import PLAIN_SUBTASK, ParseFailure, Step
 from tests.small_conductor import (
@@ -56,7 +56,7 @@ async def test_sample_sends_the_templated_prompt_seeds_and_temperature(server):
   assert len(await sampled.sample(sampled.turn(task(name="b"), ALL), seeds)) == 2
   await sampled.sample(sampled.turn(task(name="a"), ALL), seeds[:1], temperature=0.0)
   (prompt, sent, temperature), (_, _, greedy) = sampler.calls
-  system, user = PromptTemplate(PlanFormat(3, "positions")).messages("What is b?", range(4))
+  system, user = PromptTemplate(ListFormat(3, "positions")).messages("What is b?", range(4))
   assert TOKENIZER.decode(prompt) == (
       f"<|im_start|>system\n{system['content']}<|im_end|>\n"
       f"<|im_start|>user\n{user['content']}<|im_end|>\n<|im_start|>assistant\nPlan:\n")
@@ -168,7 +168,8 @@ async def test_json_holds_the_whole_rollout(server):
       "completion": lists(REFUSES, FOUR, access="[]"),
       "answer": "4",
       "reward": 1.0,
-      "reward_parts": {"total": 1.0, "outcome": 1.0, "cost": 0.0, "tokens": 0.0, "latency": 0.0},
+      "reward_parts": {"total": 1.0, "outcome": 1.0, "cost": 0.0, "tokens": 0.0, "latency": 0.0,
+                       "steps": 0.0, "dependencies": 0.0, "efficiency": 0.0},
       "calls": [
           {**call, "worker": "refuses", "response": "", "outcome": "refused", "prompt_tokens": 0,
            "completion_tokens": 0, "cost": 0.0,
@@ -178,6 +179,7 @@ async def test_json_holds_the_whole_rollout(server):
       "plan": [
           {"worker": REFUSES, "subtask": "Solve it.", "sees": [], "sees_previous": False},
           {"worker": FOUR, "subtask": "Solve it.", "sees": [], "sees_previous": False}],
+      "counterfactuals": [],
       "completion_tokens": rollout.completion_tokens.tolist(),
       "sampler_logprobs": rollout.sampler_logprobs.tolist(),
       "weight_versions": [3, 4],
@@ -210,7 +212,8 @@ async def test_the_parts_of_a_reward_are_those_of_what_the_workers_took(server):
   assert rollout.reward == rollout.parts.total
   assert rollout.to_json()["reward_parts"] == {
       "total": rollout.reward, "outcome": 1.0, "cost": rollout.parts.cost,
-      "tokens": rollout.parts.tokens, "latency": 0.0}
+      "tokens": rollout.parts.tokens, "latency": 0.0, "steps": 0.0, "dependencies": 0.0,
+      "efficiency": 0.0}
 
 
 async def test_a_spent_budget_ends_a_group(server):

@@ -14,7 +14,7 @@ import numpy as np
 from conductor_jax.arena.specialists import NOISE, answered, slip
 from conductor_jax.arena.world import understand
 from conductor_jax.tasks.task import Task
-from conductor_jax.workflows.few_shot import Example
+from conductor_jax.workflows.format import Example
 from conductor_jax.workflows.workflow import Step, Workflow
 
 NEEDS = {
@@ -29,6 +29,9 @@ SUBTASKS = {
     "words": ("Spell it as asked.", "Rewrite it as asked."),
     "sorting": ("Order or count as asked.", "Count or order as asked."),
 }
+VAGUE = ("Help with the question.", "Do your part.")
+ROLE_OF = {"almanac": "researcher", "arithmetic": "calculator", "words": "writer",
+           "sorting": "solver"}
 CHECKS = ("Check the answer.", "Answer the question.")
 
 
@@ -67,6 +70,41 @@ def example_plan(
       Step(worker_ids[i], text, sees[i]) for i, text in enumerate(subtasks)))
   need = ", then ".join(NEEDS[skill] for skill in skills)
   return Example(task.question, models, f"This needs {need}.", workflow)
+
+
+def example_team(
+    task: Task, models: Sequence[int], generator: np.random.Generator) -> Example:
+  """Draws a plan for a task of the arena as a wordy instruct model might write it.
+
+  It fits the task, and has more than the task needs: every third one a checker at its end, every
+  third duty is vague, some answers are shown to who does not need them, and sizes are drawn
+  uniformly. Arguments as for `example_plan`.
+  """
+  skills = understand(task.question).skills
+
+  def chance(share: float) -> bool:
+    return bool(generator.random() < share)
+
+  def worker() -> int:
+    return models[int(generator.integers(len(models)))]
+
+  def duty(skill: str) -> str:
+    options = VAGUE if chance(1 / 3) else SUBTASKS[skill]
+    return options[int(generator.integers(len(options)))]
+
+  steps = [Step(worker(), duty(skills[0]))]
+  roles = [ROLE_OF[skills[0]] if chance(2 / 3) else "solver"]
+  for skill in skills[1:]:
+    steps.append(Step(worker(), duty(skill), (0,) if chance(0.8) else ()))
+    roles.append(ROLE_OF[skill] if chance(2 / 3) else "solver")
+  if chance(1 / 3):
+    last = len(steps) - 1
+    sees = tuple(i for i in range(len(steps)) if i == last or chance(0.5))
+    steps.append(Step(worker(), CHECKS[int(generator.integers(len(CHECKS)))], sees))
+    roles.append("checker")
+  need = ", then ".join(NEEDS[skill] for skill in skills)
+  return Example(task.question, models, f"This needs {need}.", Workflow(tuple(steps)),
+                 roles=tuple(roles))
 
 
 def plain_plan(task: Task, models: Sequence[int], generator: np.random.Generator) -> Example:

@@ -10,6 +10,8 @@ the request's seed, so a request repeated word for word brings the same answer.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
 
@@ -46,6 +48,7 @@ class Specialist:
     almanac: which edition it holds: "current", "old" or "none". A fact that is not in it cannot be
       known, whatever the skill.
     noise: share of the calls that bring nothing, and say so.
+    unguided: multiplies the probability of success where the subtask names no part of the question.
   """
 
   name: str
@@ -55,6 +58,7 @@ class Specialist:
   skills: Mapping[str, float]
   almanac: str = "none"
   noise: float = 0.0
+  unguided: float = 1.0
 
 
 def _skilled(skill: str, probability: float, elsewhere: float = 0.05) -> dict[str, float]:
@@ -73,13 +77,31 @@ SPECIALISTS = (
                dict.fromkeys(SKILLS, 0.5) | {"almanac": 0.95}, "old"),
 )
 
+# One model in three sizes. All know the almanac; what is more than a look into it takes a larger
+# one, and each works better where it is told what to do.
+ALLROUND = tuple(
+    Specialist(
+        f"allround-{capacity}", capacity, price, 4 * price,
+        {"almanac": 0.98, "sorting": sorting, "words": words, "arithmetic": arithmetic}, "current",
+        unguided=0.6)
+    for capacity, price, sorting, words, arithmetic in (
+        ("small", 0.1, 0.9, 0.5, 0.3), ("medium", 0.5, 0.95, 0.95, 0.6),
+        ("large", 2.0, 0.97, 0.97, 0.97)))
 
-def _part(question: Question, subtask: str, earlier: str | None) -> str | None:
-  """The skill of the part to do, None if the subtask asks for something the question lacks."""
+Team = Literal["specialists", "allround"]
+TEAMS: Mapping[Team, tuple[Specialist, ...]] = MappingProxyType({
+    "specialists": SPECIALISTS, "allround": ALLROUND})
+
+
+def _part(question: Question, subtask: str, earlier: str | None) -> tuple[str | None, bool]:
+  """The skill of the part to do, None if the subtask asks for something the question lacks.
+
+  And whether the subtask names it.
+  """
   named = [skill for skill, words in _NAMED.items() if words.search(subtask)]
   if named:
-    return next((skill for skill in named if skill in question.skills), None)
-  return question.skills[-1 if earlier is not None else 0]
+    return next((skill for skill in named if skill in question.skills), None), True
+  return question.skills[-1 if earlier is not None else 0], False
 
 
 def respond(
@@ -93,7 +115,7 @@ def respond(
   *before, subtask = _SUBTASK.split(text)
   answers = _ANSWER.findall("".join(before))
   earlier = answers[-1] if answers else None
-  skill = _part(question, subtask, earlier)
+  skill, guided = _part(question, subtask, earlier)
   if skill is None:
     return "That is not what the question is about."
   generator = np.random.default_rng(
@@ -114,7 +136,8 @@ def respond(
       right = question.operation.apply(value, question.number)
     except ValueError:
       return f"I cannot work with {value!r}."
-  answer = right if generator.random() < specialist.skills[skill] else slip(right, generator)
+  chance = specialist.skills[skill] * (1.0 if guided else specialist.unguided)
+  answer = right if generator.random() < chance else slip(right, generator)
   return answered(answer)
 
 
@@ -133,37 +156,41 @@ def slip(right: str, generator: np.random.Generator) -> str:
   return changed if changed != right else right + letter
 
 
-def with_noise(noise: Sequence[tuple[str, float]]) -> list[Specialist]:
-  """The specialists, some of them noisy.
+def with_noise(
+    noise: Sequence[tuple[str, float]], team: Team = "specialists") -> list[Specialist]:
+  """The workers of a team, some of them noisy.
 
   Args:
     noise: names of workers, and the share of their calls that bring nothing.
+    team: a name in `TEAMS`.
   """
   shares = dict(noise)
   return [replace(specialist, noise=shares.get(specialist.name, 0.0))
-          for specialist in SPECIALISTS]
+          for specialist in TEAMS[team]]
 
 
-def shuffled(seed: int) -> list[Specialist]:
-  """The specialists in the order of their ids, which depends on the seed."""
-  order = np.random.default_rng([seed, 3]).permutation(len(SPECIALISTS))
-  return [SPECIALISTS[i] for i in order]
+def shuffled(seed: int, team: Team = "specialists") -> list[Specialist]:
+  """The workers of a team in the order of their ids, which depends on the seed."""
+  workers = TEAMS[team]
+  return [workers[i] for i in np.random.default_rng([seed, 3]).permutation(len(workers))]
 
 
-def answerers(seed: int, noise: Sequence[tuple[str, float]] = ()) -> dict[str, Answerer]:
-  """The server's factory: one answerer per worker; `noise` as in `with_noise`."""
+def answerers(
+    seed: int, noise: Sequence[tuple[str, float]] = (), team: Team = "specialists"
+) -> dict[str, Answerer]:
+  """The server's factory: one answerer per worker; `noise` and `team` as in `with_noise`."""
   world = World(seed)
 
   def answerer(specialist: Specialist) -> Answerer:
     return lambda messages, request_seed: respond(world, specialist, messages, request_seed)
 
-  return {specialist.name: answerer(specialist) for specialist in with_noise(noise)}
+  return {specialist.name: answerer(specialist) for specialist in with_noise(noise, team)}
 
 
-def arena_pool(base_url: str, seed: int) -> Pool:
-  """The pool that the server at `base_url` serves, ids shuffled by the seed."""
+def arena_pool(base_url: str, seed: int, team: Team = "specialists") -> Pool:
+  """The pool of a team that the server at `base_url` serves, ids shuffled by the seed."""
   return Pool(tuple(
       WorkerSpec(
           name=s.name, base_url=base_url, model=s.name, price_in=s.price_in,
           price_out=s.price_out, capacity=s.capacity, sampling={"max_tokens": _MAX_TOKENS})
-      for s in shuffled(seed)))
+      for s in shuffled(seed, team)))

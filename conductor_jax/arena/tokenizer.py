@@ -13,19 +13,28 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
 
 
-def train_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerFast:
+# Where tokens end in plans that are lists, and in specifications.
+LIST_ENDS = r"[0-9]|[\"\]]+,?\s*"
+SPEC_ENDS = r"\n *(?:- )?[a-z]+: ?|[\[\]\n]|, |[0-9]"
+
+
+def train_tokenizer(
+    texts: Iterable[str], vocab_size: int, ends: str = LIST_ENDS) -> PreTrainedTokenizerFast:
   """Trains on example chats.
 
-  A token may span words and lines, so that phrases which many chats share cost little, but it ends
-  at a quote and at a closing bracket, and every digit is a token of its own: worker ids are.
+  A token may span words and lines, so that phrases which many chats share cost little, but there
+  are places where it ends. In lists these are quotes and closing brackets, and every digit is a
+  token of its own: worker ids are. In specifications they are the keys and their values, so that no
+  token has a part in two fields.
 
   Args:
     texts: what to train on.
     vocab_size: tokens, the 256 bytes and the special tokens included.
+    ends: a pattern of what is split off.
   """
   tokenizer = Tokenizer(models.BPE())
   tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-      pre_tokenizers.Split(Regex(r"[0-9]|[\"\]]+,?\s*"), "isolated"),
+      pre_tokenizers.Split(Regex(ends), "isolated"),
       pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
   tokenizer.decoder = decoders.ByteLevel()
   tokenizer.train_from_iterator(texts, trainers.BpeTrainer(

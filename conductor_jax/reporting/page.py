@@ -12,6 +12,7 @@ _STYLE = """
   --series-0: #0072b2; --series-1: #d55e00; --series-2: #00966c; --series-3: #7d2a68;
   --series-4: #c773a8; --series-5: #5c4400; --series-6: #111;
   --high: #d6efe4; --middle: #fbeccb; --low: #f8dcd0; --none: #e4e7ea;
+  --wanted: #6db1e2; --unwanted: #ef9558;
 }
 @media (prefers-color-scheme: dark) {
   :root {
@@ -19,6 +20,7 @@ _STYLE = """
     --series-0: #56b4e9; --series-1: #e8702a; --series-2: #22a85c; --series-3: #f5a0c8;
     --series-4: #f0e442; --series-5: #8f68ee; --series-6: #fff;
     --high: #12402f; --middle: #4a3a10; --low: #52261a; --none: #343a40;
+    --wanted: #0b5c93; --unwanted: #94420f;
   }
 }
 * { box-sizing: border-box; }
@@ -66,7 +68,7 @@ figure p { font-size: .85rem; color: var(--quiet); margin: .25rem 0 0; }
 figcaption ul { list-style: none; display: flex; flex-wrap: wrap; gap: 0 1.1rem; padding: 0;
   margin: .15rem 0 .35rem; font-size: .85rem; font-variant-numeric: tabular-nums; }
 figcaption li svg { width: 26px; height: 8px; margin-right: .4rem; }
-pre { background: var(--raised); border-radius: .4rem; padding: .6rem .8rem; margin: 0;
+pre, .tokens { background: var(--raised); border-radius: .4rem; padding: .6rem .8rem; margin: 0;
   font: .85rem/1.45 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace;
   white-space: pre-wrap; overflow-wrap: anywhere; }
 .rollout { border-bottom: 1px solid var(--grid); padding: .5rem 0; }
@@ -79,6 +81,51 @@ summary { cursor: pointer; overflow-wrap: anywhere; }
 .reward { border-radius: .3rem; padding: .05rem .45rem; font-size: .85rem; white-space: nowrap; }
 .high { background: var(--high); } .middle { background: var(--middle); }
 .low { background: var(--low); } .none { background: var(--none); }
+.beside { display: flex; flex-wrap: wrap; gap: 0 1.5rem; align-items: flex-start; }
+.beside > div { flex: 1 1 24rem; min-width: 0; }
+.beside > div + div { flex: 0 1 auto; max-width: 100%; }
+.tokens { background: var(--ground); box-shadow: inset 0 0 0 1px var(--grid); line-height: 1.7; }
+.tokens span, .delta { border-radius: .15rem; }
+.tokens .wanted, .fields .wanted {
+  background: color-mix(in srgb, var(--wanted) var(--share), var(--ground)); }
+.tokens .unwanted, .fields .unwanted {
+  background: color-mix(in srgb, var(--unwanted) var(--share), var(--ground)); }
+.field { text-decoration: underline 2px; text-underline-offset: .25em;
+  text-decoration-skip-ink: none; }
+.several { text-decoration-style: double; }
+.tokens sup { font-size: .75em; font-weight: 700; line-height: 0; }
+.tokens sup::after { content: attr(data-field); }
+.tokens .end::after { content: "end"; font-size: .8em; padding: 0 .3em; }
+.scale { font-size: .85rem; color: var(--quiet); margin: .3rem 0 0;
+  font-variant-numeric: tabular-nums; }
+.scale i { display: inline-block; width: 5rem; height: .7rem; margin: 0 .4rem; border-radius: .2rem;
+  box-shadow: inset 0 0 0 1px var(--grid);
+  background: linear-gradient(to right, var(--unwanted), var(--ground), var(--wanted)); }
+.scale span { white-space: nowrap; }
+.rollout .fields { margin: .5rem 0 0; font-size: .85rem; }
+.fields code { overflow-wrap: anywhere; }
+.fields .delta { display: inline-block; padding: 0 .35rem; margin: .1rem 0;
+  box-shadow: inset 0 0 0 1px var(--grid); font-variant-numeric: tabular-nums; }
+.graph { overflow-x: auto; }
+.graph > svg { display: block; }
+.graph text { font-size: 11px; fill: var(--ink); }
+.step rect { fill: var(--raised); stroke: var(--quiet); }
+.step.last rect { stroke: var(--ink); stroke-width: 2; }
+.step.before rect { fill: none; stroke-dasharray: 2 3; }
+.graph .worker { font-size: 12px; } .graph tspan { font-weight: 700; }
+.step rect.mark { fill: var(--ink); }
+.graph text.mark { fill: var(--ground); text-anchor: middle; }
+.arrow path { fill: none; stroke: var(--quiet); stroke-width: 1.5; }
+.arrow path.head { fill: var(--quiet); stroke: none; }
+.arrow.taken path { stroke-width: 2.5; stroke-dasharray: 6 4; }
+.arrow.wanted path { stroke: color-mix(in srgb, var(--series-0) var(--share), var(--quiet)); }
+.arrow.unwanted path { stroke: color-mix(in srgb, var(--series-1) var(--share), var(--quiet)); }
+.arrow.wanted path.head { stroke: none;
+  fill: color-mix(in srgb, var(--series-0) var(--share), var(--quiet)); }
+.arrow.unwanted path.head { stroke: none;
+  fill: color-mix(in srgb, var(--series-1) var(--share), var(--quiet)); }
+.graph text.delta { text-anchor: middle; font-weight: 600; paint-order: stroke;
+  stroke: var(--ground); stroke-width: 4px; }
 """
 
 

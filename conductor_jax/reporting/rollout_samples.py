@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from conductor_jax.reporting.token_picture import Scales, scales, token_picture
+from conductor_jax.reporting.workflow_graph import workflow_graph
+
 _SAMPLES = 12
 
 
@@ -17,7 +20,9 @@ def rollout_samples(rows: Sequence[Mapping[str, Any]], workers: Sequence[str]) -
   Returns:
     HTML, "" without rows.
   """
-  return "".join(_rollout(row, workers) for row in _spread(rows, _SAMPLES))
+  shown = _spread(rows, _SAMPLES)
+  full = scales(shown)
+  return "".join(_rollout(row, workers, full) for row in shown)
 
 
 def _spread(rows: Sequence[Mapping[str, Any]], count: int) -> list[Mapping[str, Any]]:
@@ -27,7 +32,7 @@ def _spread(rows: Sequence[Mapping[str, Any]], count: int) -> list[Mapping[str, 
   return [rows[i * len(rows) // count] for i in range(count)]
 
 
-def _rollout(row: Mapping[str, Any], workers: Sequence[str]) -> str:
+def _rollout(row: Mapping[str, Any], workers: Sequence[str], full: Scales) -> str:
   task, previous = row["task"], row["previous_answer"]
   answer = "no answer" if row["answer"] is None else row["answer"]
   again = "" if previous is None else "second round: "
@@ -38,7 +43,7 @@ def _rollout(row: Mapping[str, Any], workers: Sequence[str]) -> str:
       + _offered(row["offered"], workers)
       + ("" if previous is None else
          f"<h4>Answer of the first round</h4><pre>{escape(previous or 'no answer')}</pre>")
-      + f"<h4>Completion</h4><pre>{escape(row['completion'])}</pre>"
+      + _plan(row, workers, full)
       + ("<p>The plan keeps the answer.</p>" if row["plan"] == [] else _calls(row["calls"]))
       + f"<h4>Final answer</h4><pre>{escape(answer)}</pre>"
       f"<h4>Reference</h4><pre>{escape(task['reference'])}</pre></details>")
@@ -61,11 +66,25 @@ def _offered(offered: Sequence[int], workers: Sequence[str]) -> str:
   return f"<h4>On offer</h4><pre>{escape(names)}</pre>"
 
 
+def _plan(row: Mapping[str, Any], workers: Sequence[str], full: Scales) -> str:
+  """The completion, and beside it the plan that it is."""
+  completion = f"<h4>Completion</h4>{token_picture(row, full)}"
+  if isinstance(row["plan"], str):
+    return completion + f"<p>The plan does not parse: {escape(row['plan'])}</p>"
+  graph = workflow_graph(row, workers, full)
+  if not graph:
+    return completion
+  taken = any(each["removed"] for each in row.get("counterfactuals") or ())
+  note = '<p class="scale">Dashed: what a counterfactual took away.</p>' if taken else ""
+  return (f'<div class="beside"><div>{completion}</div><div><h4>Workflow</h4>'
+          f'<div class="graph">{graph}</div>{note}</div></div>')
+
+
 def _calls(calls: Sequence[Mapping[str, Any]]) -> str:
   items = "".join(
       f"<li><b>{escape(call['worker'])}</b>{escape(_unusual(call))}"
       f"<pre>{escape(call['response'])}</pre></li>" for call in calls)
-  return f"<h4>Worker answers</h4><ol>{items}</ol>" if items else ""
+  return f'<h4>Worker answers</h4><ol start="0">{items}</ol>' if items else ""
 
 
 def _unusual(call: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from conductor_jax.tasks.graders import Graders
 from conductor_jax.tasks.task import Task
 from conductor_jax.workers.offer import OfferLaw
 from conductor_jax.workflows.executor import Executor
-from conductor_jax.workflows.lists import PlanFormat
+from conductor_jax.workflows.format import PlanFormat
 from conductor_jax.workflows.workflow import PLAIN_SUBTASK, Step, Workflow
 
 

@@ -15,9 +15,9 @@ from typing import Any, Literal
 #   skipped      an earlier step it depends on brought no answer
 Outcome = Literal["answered", "truncated", "refused", "unavailable", "over_budget", "skipped"]
 
-# Where an answer is from: the endpoint, the journal of an earlier run, or another rollout of the
-# group, which made the same call and paid for it.
-Source = Literal["endpoint", "journal", "group"]
+# Where an answer is from: the endpoint, the journal of an earlier run, another rollout of the
+# group, which made the same call and paid for it, or the run that a counterfactual differs from.
+Source = Literal["endpoint", "journal", "group", "original"]
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,10 @@ class Offer:
     """The id in the pool of a worker that a plan names."""
     return self.workers[number] if self.renumbered else number
 
+  def number(self, worker: int) -> int:
+    """What a plan calls the worker of an id in the pool."""
+    return self.workers.index(worker) if self.renumbered else worker
+
 
 class OfferLaw:
   """A law by which offers are drawn.

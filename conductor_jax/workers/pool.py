@@ -161,6 +161,20 @@ class Pool:
   def __len__(self) -> int:
     return len(self.workers)
 
+  def next_cheaper(self, worker: int, among: Sequence[int]) -> int | None:
+    """The dearest of the workers that cost less than this one, None where none does.
+
+    Args:
+      worker: its id.
+      among: the ids of those that may take its place. Of several that cost the same the first does.
+    """
+    def price(worker: int) -> float:
+      # As many tokens read as written: what a call costs is not known before.
+      return self.workers[worker].price_in + self.workers[worker].price_out
+
+    cheaper = [other for other in among if price(other) < price(worker)]
+    return max(cheaper, key=price, default=None)
+
   def subset(self, ids: Sequence[int]) -> "Pool":
     """The pool of the given workers, renumbered in the order given.
 

@@ -58,7 +58,7 @@ class Executor:
 
   async def run(
       self, workflow: Workflow, question: str, *, seed: int, group: RunGroup | None = None,
-      previous: tuple[str, str] | None = None
+      previous: tuple[str, str] | None = None, original: Transcript | None = None
   ) -> Transcript:
     """Runs every step whose seen steps brought answers; independent steps run at the same time.
 
@@ -68,6 +68,8 @@ class Executor:
       seed: fixes the seeds of all calls.
       group: the runs it belongs to, all of the same question; None for one of its own.
       previous: subtask and answer of the last step of the round before, for the steps that see it.
+      original: a run of a workflow of as many steps. A step that is the same in both, and that sees
+        the same subtasks and answers, is not asked again: it has its record, at no attempt.
 
     Returns:
       What happened. A step is skipped if a step it sees brought no answer, so a failure costs only
@@ -78,7 +80,7 @@ class Executor:
     """
     deadline = (None if self._deadline is None
                 else asyncio.get_running_loop().time() + self._deadline)
-    run = _Run(workflow, question, seed, group or RunGroup(), deadline, previous)
+    run = _Run(workflow, question, seed, group or RunGroup(), deadline, previous, original)
     with self._client.spans.workflow(len(workflow.steps)) as span:
       await self._run_steps(run, [i for i, step in enumerate(workflow.steps) if not step.sees])
       last = run.calls[-1]
@@ -103,6 +105,8 @@ class Executor:
 
   async def _run_step(self, run: "_Run", index: int) -> CallRecord:
     step = run.workflow.steps[index]
+    if run.is_unchanged(index):
+      return replace(run.original.calls[index], attempts=0, possibly_billed=0, source="original")
     for earlier in step.sees:
       record = run.calls[earlier]
       if not record.answers:
@@ -163,12 +167,24 @@ class _Run:
 
   def __init__(
       self, workflow: Workflow, question: str, seed: int, group: RunGroup,
-      deadline: float | None, previous: tuple[str, str] | None):
+      deadline: float | None, previous: tuple[str, str] | None, original: Transcript | None):
     self.workflow, self.question, self.seed = workflow, question, seed
     self.group, self.deadline, self.previous = group, deadline, previous
+    self.original = original
     self.calls: list[CallRecord | None] = [None] * len(workflow.steps)
     # Of each step, how many of those it sees have not ended.
     self._awaited = [len(step.sees) for step in workflow.steps]
+
+  def is_unchanged(self, index: int) -> bool:
+    """Whether a step would ask the same worker the same as in the original run."""
+    if self.original is None:
+      return False
+    before, steps = self.original.workflow.steps, self.workflow.steps
+    return steps[index] == before[index] and all(
+        steps[seen].subtask == before[seen].subtask
+        and self.calls[seen].outcome == self.original.calls[seen].outcome
+        and self.calls[seen].response == self.original.calls[seen].response
+        for seen in steps[index].sees)
 
   def ready_after(self, index: int) -> list[int]:
     """The steps that the end of this one leaves nothing to wait for."""

@@ -23,13 +23,14 @@ class PlannedRun(NamedTuple):
     task: the question.
     workflow: the plan.
     seed: fixes the run, whatever else runs beside it.
-    previous: see `Executor.run`.
+    previous, original: see `Executor.run`.
   """
 
   task: Task
   workflow: Workflow
   seed: int
   previous: tuple[str, str] | None = None
+  original: Transcript | None = None
 
 
 async def run_and_grade(
@@ -62,7 +63,8 @@ async def _run_one(
 ) -> tuple[Transcript, Grade | None]:
   task = planned.task
   transcript = await executor.run(
-      planned.workflow, task.question, seed=planned.seed, group=group, previous=planned.previous)
+      planned.workflow, task.question, seed=planned.seed, group=group, previous=planned.previous,
+      original=planned.original)
   if transcript.unavailable:
     return transcript, None
   if transcript.answer is None:

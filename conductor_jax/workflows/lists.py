@@ -6,16 +6,8 @@ A completion reasons freely, then assigns three lists of equal length:
     subtasks = ["Solve the task.", "Check the answer above."]
     access_list = [[], ["all"]]
 
-`literals` says what a list and a string may hold. Nothing is evaluated and nothing repaired.
-
-Which triple counts. The last complete one: three lists in this order, each closed by its bracket,
-with any text between them. A fault inside the last complete triple is the verdict; no earlier draft
-replaces it. A triple that the end of the text cuts off is not complete. Text between <think> and
-</think> is ignored, as is everything before a </think> that nothing opens and after a <think> that
-nothing closes; inside a string the tags are plain text. So are assignments on a comment line.
-
-Where a list ends. Its line ends with it, so that `[0] * 3` is not read as `[0]`. A comment, a
-semicolon, a backtick or a closing tag may follow.
+`literals` says what a list and a string may hold, `list_scanner` which triple counts. Nothing is
+evaluated and nothing repaired.
 
 Access. "binary": each entry is [], "all" or ["all"]. "positions": also a list of distinct earlier
 steps. "all" means every earlier step, so nothing on the first. With access "none" there is no
@@ -26,28 +18,29 @@ Later rounds. Where there is an answer of an earlier round, "all" opens it too, 
 empty lists leave it as it is.
 """
 
-import re
-from collections.abc import Collection
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
+from conductor_jax.workers.offer import Offer
+from conductor_jax.workers.pool import Pool
 from conductor_jax.workflows import literals
+from conductor_jax.workflows.format import Access, Example, Family
+from conductor_jax.workflows.list_prompt import list_instructions
+from conductor_jax.workflows.list_scanner import last_lists
 from conductor_jax.workflows.literals import Item, ScanError
 from conductor_jax.workflows.workflow import (
     PLAIN_SUBTASK,
     ParsedPlan,
     ParseFailure,
+    Reference,
     Step,
     Workflow,
 )
 
-Access = Literal["binary", "positions", "none"]
-
 
 @dataclass(frozen=True)
-class PlanFormat:
-  """What plans are made of.
+class ListFormat:
+  """Plans as lists; a `PlanFormat`.
 
   Attributes:
     max_steps: the most steps of a plan.
@@ -64,28 +57,68 @@ class PlanFormat:
     """Of the lists, in order."""
     return ("model_id", *["subtasks"] * self.subtasks, *["access_list"] * (self.access != "none"))
 
-  @cached_property
-  def heads(self) -> tuple[re.Pattern, re.Pattern]:
-    """What finds the beginning of a list: anywhere, and on a fresh line only."""
-    head = rf"({'|'.join(self.names)})[ \t]*=[ \t]*(?=\[)"
-    return tuple(re.compile(rf"{_MARKS}|{before}{head}", re.MULTILINE)
-                 for before in (r"(?<![\w.\"'])", r"^[ \t]*"))
+  def instructions(self, *, later: bool) -> str:
+    return list_instructions(self.max_steps, self.access, self.subtasks, later=later)
 
+  def offered(self, numbers: Sequence[int]) -> str:
+    return f"Available models: {', '.join(f'Model {number}' for number in numbers)}"
 
-_MARKS = r"^[ \t]*#[^\r\n]*|</?think>"
-_AFTER_LIST = re.compile(r"[ \t\r\f]*+(?:\n|\Z|;|#[^\r\n]*+|(?=`|</|<\|))")
+  def example_models(self, example: Example, numbers: Sequence[int]) -> Sequence[int]:
+    del numbers
+    return example.models
 
+  def parse(
+      self, completion: str, offer: Offer, *, previous: bool = False) -> ParsedPlan | ParseFailure:
+    plan = parse_lists(completion, self, workers=offer.numbers, previous=previous)
+    if isinstance(plan, ParseFailure) or not offer.renumbered:
+      return plan
+    steps = tuple(
+        replace(step, worker=offer.worker(step.worker)) for step in plan.workflow.steps)
+    return replace(plan, workflow=Workflow(steps))
 
-@dataclass
-class _Triple:
-  """The lists of a plan so far, None for one with a fault, and the first fault among them."""
+  def written(self, example: Example) -> str:
+    return f"{example.thought}\n" + render_lists(
+        self.fitted(example), self, previous=example.previous is not None)
 
-  lists: list[Item | None]
-  failure: ParseFailure | None = None
+  def fitted(self, example: Example) -> Workflow:
+    """The plan of an example, as far as the format has room for what it says.
+
+    Without subtasks the plain one takes their place; without access lists no step sees another; and
+    one who sees all earlier steps under binary access sees the answer before them, too.
+
+    Raises:
+      ValueError: a step sees some of the earlier ones only, and access is binary.
+    """
+    def fit(index: int, step: Step) -> Step:
+      subtask = step.subtask if self.subtasks else PLAIN_SUBTASK
+      if self.access == "none":
+        return Step(step.worker, subtask)
+      if self.access == "binary" and step.sees not in ((), tuple(range(index))):
+        raise ValueError(f"under binary access step {index} sees all earlier steps or none, and "
+                         f"not {list(step.sees)}")
+      joined = self.access == "binary" and example.previous is not None and bool(step.sees)
+      return Step(step.worker, subtask, step.sees, step.sees_previous or joined)
+
+    return Workflow(tuple(fit(i, step) for i, step in enumerate(example.workflow.steps)))
+
+  def lesser(self, worker: int, pool: Pool, offer: Offer) -> int | None:
+    return pool.next_cheaper(worker, offer.workers)
+
+  def rewritten(
+      self, completion: str, plan: ParsedPlan, span: tuple[int, int], family: Family,
+      mutated: Workflow, offer: Offer) -> str | None:
+    start, end = span
+    changed, = (index for index, (one, other) in enumerate(
+        zip(plan.workflow.steps, mutated.steps, strict=True)) if one != other)
+    text = {"dependency": "[]", "duty": mutated.steps[changed].subtask,
+            "capacity": str(offer.number(mutated.steps[changed].worker))}[family]
+    text = completion[:start] + text + completion[end:]
+    found = self.parse(text, offer)
+    return text if isinstance(found, ParsedPlan) and found.workflow == mutated else None
 
 
 def parse_lists(
-    completion: str, format: PlanFormat, *, workers: Collection[int], previous: bool = False
+    completion: str, format: ListFormat, *, workers: Collection[int], previous: bool = False
 ) -> ParsedPlan | ParseFailure:
   """Parses the last complete triple of a completion; takes time linear in its length.
 
@@ -100,7 +133,7 @@ def parse_lists(
     "worker", of the characters between the quotes (escapes as written) for "subtask", and of the
     whole entry, brackets or quotes included, for "sees".
   """
-  found = _last_triple(completion, format)
+  found = last_lists(completion, format.names)
   if isinstance(found, ParseFailure):
     return found
   try:
@@ -109,7 +142,7 @@ def parse_lists(
     return ParseFailure(fault.reason, fault.position)
 
 
-def render_lists(workflow: Workflow, format: PlanFormat, *, previous: bool = False) -> str:
+def render_lists(workflow: Workflow, format: ListFormat, *, previous: bool = False) -> str:
   """Writes a workflow in its canonical text, which parses back to it.
 
   Args:
@@ -128,7 +161,7 @@ def render_lists(workflow: Workflow, format: PlanFormat, *, previous: bool = Fal
   return "\n".join(f"{name} = [{', '.join(lists[name])}]" for name in format.names)
 
 
-def _subtask(index: int, step: Step, format: PlanFormat) -> str:
+def _subtask(index: int, step: Step, format: ListFormat) -> str:
   if not step.subtask.strip():
     raise ValueError(f"subtask {index} is empty")
   if not format.subtasks and step.subtask != PLAIN_SUBTASK:
@@ -136,7 +169,7 @@ def _subtask(index: int, step: Step, format: PlanFormat) -> str:
   return literals.quoted(step.subtask)
 
 
-def _entry(index: int, step: Step, format: PlanFormat, previous: bool) -> str:
+def _entry(index: int, step: Step, format: ListFormat, previous: bool) -> str:
   everything = tuple(range(index))
   if step.sees == everything and step.sees_previous == previous and (index or previous):
     if format.access != "none":
@@ -148,87 +181,8 @@ def _entry(index: int, step: Step, format: PlanFormat, previous: bool) -> str:
                    f"{' and the answer before' * step.sees_previous}")
 
 
-def _last_triple(text: str, format: PlanFormat) -> list[Item] | ParseFailure:
-  """Finds the last complete triple; a failure if it has a fault, or if there is none."""
-  names = format.names
-  # After a fault among strings no one knows what is quoted: only a fresh line starts a list.
-  anywhere, fresh_line = format.heads
-  verdict: list[Item] | ParseFailure | None = None
-  note: ParseFailure | None = None  # why the last unfinished triple is none
-  triple: _Triple | None = None
-  pattern, position = anywhere, 0
-  while (match := pattern.search(text, position)) is not None:
-    position = match.end()
-    name = match[1]
-    if match[0] == "<think>":
-      end = text.find("</think>", position)
-      if end < 0:
-        note = ParseFailure("the text ends inside <think>", match.start())
-        break
-      position = end + len("</think>")
-    elif match[0] == "</think>":
-      verdict = triple = None
-      note = ParseFailure("no lists follow </think>", position)
-    if name is None:
-      continue
-    if name == names[0]:
-      triple = _Triple([])
-    expected = names[len(triple.lists)] if triple else names[0]
-    if name != expected:
-      triple = None
-      note = ParseFailure(f"{expected} should come before {name}", match.start(1))
-      continue
-    pattern = anywhere
-    try:
-      scanned, position = _scan(text, position, name)
-      triple.lists.append(scanned)
-    except ScanError as fault:
-      triple.failure = note = triple.failure or ParseFailure(fault.reason, fault.position)
-      if fault.ended:
-        break
-      triple.lists.append(None)
-      position = fault.resume
-      pattern = fresh_line if name == "subtasks" else anywhere
-    if len(triple.lists) == len(names):
-      verdict = triple.failure or triple.lists
-      triple = None
-  if verdict is not None:
-    return verdict
-  if triple is not None and triple.failure is None:
-    found = len(triple.lists)
-    return ParseFailure(f"no {names[found]} = [...] follows {names[found - 1]}", len(text))
-  return note or ParseFailure("there is no model_id = [...]", len(text))
-
-
-def _scan(text: str, start: int, name: str) -> tuple[Item, int]:
-  """Scans `name`'s list; returns it and the end of what may follow it on its line."""
-  read = {
-      "model_id": literals.scan_integer, "subtasks": literals.scan_string,
-      "access_list": _scan_access}[name]
-  scanned = literals.scan_list(text, start, name, read)
-  after = _AFTER_LIST.match(text, scanned.end)
-  if after is None:
-    following = literals.word_at(text, scanned.end)
-    raise ScanError(f"{name} must end its line, but {following} follows it", scanned.end)
-  return scanned, after.end()
-
-
-def _scan_access(text: str, start: int, name: str) -> Item:
-  """Scans an access entry: a string, or a list of strings and integers."""
-  if text[start] in "'\"":
-    return literals.scan_string(text, start, name)
-  if text[start] != "[":
-    raise ScanError(f'{name} must be a list or "all", got {literals.word_at(text, start)}', start)
-
-  def scan_reference(text: str, start: int, name: str) -> Item:
-    scan = literals.scan_string if text[start] in "'\"" else literals.scan_integer
-    return scan(text, start, name)
-
-  return literals.scan_list(text, start, name, scan_reference)
-
-
 def _plan(
-    lists: dict[str, Item], format: PlanFormat, workers: Collection[int], previous: bool
+    lists: dict[str, Item], format: ListFormat, workers: Collection[int], previous: bool
 ) -> ParsedPlan:
   """Checks the values of a triple.
 
@@ -244,7 +198,7 @@ def _plan(
   if not least <= count <= format.max_steps:
     raise ScanError(
         f"the plan has {count} steps, allowed are {least} to {format.max_steps}", ids.start)
-  steps, spans = [], {}
+  steps, spans, references = [], {}, []
   for index in range(count):
     entries = {name: scanned.value[index] for name, scanned in lists.items()}
     worker, subtask = entries["model_id"], entries.get("subtasks")
@@ -261,9 +215,12 @@ def _plan(
     if (entry := entries.get("access_list")) is not None:
       sees, sees_previous = _sees(entry, index, format.access, previous)
       spans[index, "sees"] = (entry.start, entry.end)
+      if sees:
+        references.append(Reference(index, sees, (entry.start, entry.end)))
     steps.append(Step(worker.value, PLAIN_SUBTASK if subtask is None else subtask.value,
                       sees, sees_previous))
-  return ParsedPlan(Workflow(tuple(steps)), spans)
+  bare = (PLAIN_SUBTASK,) * count if format.subtasks else ()
+  return ParsedPlan(Workflow(tuple(steps)), spans, tuple(references), bare)
 
 
 def _numbers(workers: Collection[int]) -> str:

@@ -11,44 +11,7 @@ from transformers import PreTrainedTokenizerBase
 
 from conductor_jax.errors import UserError
 from conductor_jax.workflows.context import shorten
-from conductor_jax.workflows.lists import Access, PlanFormat
-
-_TASK = """\
-A question is answered by asking language models of different skills, step by step, and you plan \
-the steps. A step is a model{more}. {subtask}{sees} The last answer goes to the user.
-
-Think first if it helps. Then write {lists}, with one entry per step, {max_steps} at most:
-
-{format}{meaning}"""
-
-_SUBTASK = """\
-A subtask tells its model in plain words what to do: solve the question or a part of it, check or \
-refine an earlier answer, or prepare a later step. The first model sees the question and its \
-subtask; """
-_NO_SUBTASK = "Every model sees the question and is asked to answer it; "
-# By whether there are subtasks and access lists: what else a step is, and what its model sees.
-_STEP: dict[tuple[bool, bool], tuple[str, str]] = {
-    (True, True): (
-        ", a subtask and an access list",
-        "a later one also sees the subtasks and answers of the steps its access list opens."),
-    (True, False): (" and a subtask", "so does every later one."),
-    (False, True): (
-        " and an access list",
-        "a later one also sees the answers of the steps its access list opens."),
-    (False, False): ("", "it sees no other answer."),
-}
-_ACCESS: dict[Access, tuple[str, str]] = {
-    "binary": ('[] or ["all"]', 'Access `[]` opens no earlier step, `["all"]` opens all of them.'),
-    "positions": (
-        "[earlier steps]", "Steps are counted from 0; access `[]` opens no earlier step."),
-}
-_LISTS = {1: "a Python list", 2: "two Python lists of equal length",
-          3: "three Python lists of equal length"}
-
-_PREVIOUS = """\
-A plan has been tried before, and you see the last answer it got. Either that answer goes to the \
-user as it is: then write the lists without entries. Or write another plan{opens}."""
-_OPENS = ', whose access `["all"]` also opens that answer'
+from conductor_jax.workflows.format import PlanFormat
 
 _NO_ANSWER = "(no answer)"
 
@@ -98,29 +61,19 @@ class PromptTemplate:
     Returns:
       A system and a user message.
     """
-    system = self._system
-    if previous is not None:
-      system += "\n\n" + _PREVIOUS.format(
-          opens=_OPENS if self.format.access != "none" else "")
+    system = self.format.instructions(later=previous is not None)
     for number, shot in enumerate(self.shots, start=1):
-      system += (f"\n\nExample {number}\n\n{_asked(shot.question, shot.models)}\n\n"
+      system += (f"\n\nExample {number}\n\n{self._asked(shot.question, shot.models)}\n\n"
                  f"{self.prefill}{shot.completion}")
     return [{"role": "system", "content": system},
-            {"role": "user", "content": _asked(question, models, previous)}]
+            {"role": "user", "content": self._asked(question, models, previous)}]
 
-  @property
-  def _system(self) -> str:
-    format = self.format
-    access = format.access != "none"
-    entry, meaning = _ACCESS.get(format.access, ("", ""))
-    more, sees = _STEP[format.subtasks, access]
-    lists = {"model_id": "[number of the model, ...]", "subtasks": '["what it does", ...]',
-             "access_list": f"[{entry}, ...]"}
-    return _TASK.format(
-        more=more, subtask=_SUBTASK if format.subtasks else _NO_SUBTASK, sees=sees,
-        lists=_LISTS[len(format.names)], max_steps=format.max_steps,
-        format="\n".join(f"{name} = {lists[name]}" for name in format.names),
-        meaning=f"\n\n{meaning}" if access else "")
+  def _asked(self, question: str, models: Sequence[int], previous: str | None = None) -> str:
+    """The user's part."""
+    parts = [f"Question: {question}",
+             *([] if previous is None else [f"Answer so far: {previous}"]),
+             self.format.offered(models)]
+    return "\n\n".join(parts)
 
   def tokens(
       self, tokenizer: PreTrainedTokenizerBase, question: str, models: Sequence[int], *,
@@ -178,10 +131,3 @@ class PromptTemplate:
         raise UserError(
             f"--config.workflow.prefill={self.prefill!r}: the tokenizer joins it with {side}: "
             "begin it with a letter, end it with a full stop and a line break, or leave it empty")
-
-
-def _asked(question: str, models: Sequence[int], previous: str | None = None) -> str:
-  """The user's part."""
-  parts = [f"Question: {question}", *([] if previous is None else [f"Answer so far: {previous}"]),
-           f"Available models: {', '.join(f'Model {number}' for number in models)}"]
-  return "\n\n".join(parts)

@@ -1,7 +1,7 @@
 """The one representation of a plan that every format parses into and every executor reads."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 # What a worker is asked where a plan, or who plans, writes no subtasks.
@@ -59,17 +59,47 @@ class Workflow:
 
 
 @dataclass(frozen=True)
+class Reference:
+  """A place in a completion that opens earlier answers to a step.
+
+  Attributes:
+    step: who sees them.
+    opens: the earlier steps.
+    span: start and end of the place, in characters of the completion.
+  """
+
+  step: int
+  opens: tuple[int, ...]
+  span: tuple[int, int]
+
+
+@dataclass(frozen=True)
 class ParsedPlan:
   """A completion that parsed.
 
   Attributes:
     workflow: what it says.
-    spans: `spans[step, field] = (start, end)`, in characters of the completion, for the fields
-      "worker", "subtask" and "sees".
+    spans: `spans[step, field] = (start, end)`, in characters of the completion, for the fields that
+      the completion writes: "worker", "subtask" and "sees" in lists, "name", "role", "duty",
+      "capacity" and "references" in specifications.
+    references: the places that open earlier answers, in the order of steps.
+    bare: what each step's worker would be asked without the plan's own words for it; empty where
+      the format has no such words.
   """
 
   workflow: Workflow
   spans: Mapping[tuple[int, str], tuple[int, int]]
+  references: tuple[Reference, ...] = ()
+  bare: tuple[str, ...] = ()
+
+  def shifted(self, characters: int) -> "ParsedPlan":
+    """The same plan in a text with so many characters more at its beginning."""
+    def shift(span: tuple[int, int]) -> tuple[int, int]:
+      return span[0] + characters, span[1] + characters
+
+    return replace(
+        self, spans={key: shift(span) for key, span in self.spans.items()},
+        references=tuple(replace(each, span=shift(each.span)) for each in self.references))
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from conductor_jax.arena.specialists import NOISE
 from conductor_jax.arena.world import World
 from conductor_jax.tasks.graders.text import grade
 from conductor_jax.tasks.task import Task
-from conductor_jax.workflows.few_shot import Example
-from conductor_jax.workflows.lists import PlanFormat, parse_lists
+from conductor_jax.workflows.format import Example
+from conductor_jax.workflows.lists import ListFormat, parse_lists
 from conductor_jax.workflows.workflow import ParsedPlan
 
 MODELS = (1, 4, 6)
@@ -95,11 +95,11 @@ def test_the_first_step_of_every_fourth_other_plan_sees_the_answer_and_no_other_
 @pytest.mark.parametrize("subtasks", [True, False])
 @pytest.mark.parametrize("access", ["binary", "positions", "none"])
 def test_every_plan_fits_every_format_and_parses_back(plans, access, subtasks):
-  format = PlanFormat(access=access, subtasks=subtasks)
+  format = ListFormat(access=access, subtasks=subtasks)
   for _, example in plans[:600]:
-    parsed = parse_lists(example.completion(format), format, workers=MODELS, previous=True)
+    parsed = parse_lists(format.written(example), format, workers=MODELS, previous=True)
     assert isinstance(parsed, ParsedPlan)
-    assert parsed.workflow == example.fitted(format)
+    assert parsed.workflow == format.fitted(example)
     for step, fitted in zip(example.workflow.steps, parsed.workflow.steps, strict=True):
       assert fitted.worker == step.worker
       assert fitted.sees == (() if access == "none" else step.sees)
@@ -121,7 +121,7 @@ def test_a_task_of_any_reference_has_a_short_answer_before(reference):
 
 def test_the_generator_fixes_both_the_answer_and_the_plan():
   def texts(seed):
-    return [(example.previous, example.completion(PlanFormat()))
+    return [(example.previous, ListFormat().written(example))
             for _, example in drawn(example_plan, seed, TASKS[:20])]
 
   assert texts(3) == texts(3) != texts(4)

@@ -7,11 +7,11 @@ import pytest
 
 from conductor_jax.arena.plans import SUBTASKS, example_plan, plain_plan
 from conductor_jax.arena.world import KINDS, World, understand
-from conductor_jax.workflows.lists import PlanFormat, parse_lists
+from conductor_jax.workflows.lists import ListFormat, parse_lists
 from conductor_jax.workflows.workflow import ParsedPlan
 
 WORKERS = 7
-FORMAT = PlanFormat()
+FORMAT = ListFormat()
 TASKS = World(0).tasks("train", 500)
 # The 99.9 % quantile of the chi-square distribution, by degrees of freedom.
 QUANTILES = {2: 13.82, 6: 22.46, 24: 51.18, 36: 67.98, 54: 91.87}
@@ -21,7 +21,7 @@ def drawn(draw, seed, tasks=TASKS * 8, models=range(WORKERS)) -> list:
   """Triples (task, text, workflow)."""
   generator = np.random.default_rng(seed)
   examples = [draw(task, models, generator) for task in tasks]
-  return [(task, example.completion(FORMAT), example.workflow)
+  return [(task, FORMAT.written(example), example.workflow)
           for task, example in zip(tasks, examples, strict=True)]
 
 

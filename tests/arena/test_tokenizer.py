@@ -6,7 +6,7 @@ import pytest
 from conductor_jax.arena.plans import example_plan
 from conductor_jax.arena.tokenizer import train_tokenizer
 from conductor_jax.arena.world import World
-from conductor_jax.workflows.lists import PlanFormat
+from conductor_jax.workflows.lists import ListFormat
 from conductor_jax.workflows.prompts import PromptTemplate
 
 VOCAB = 640
@@ -15,10 +15,10 @@ VOCAB = 640
 @pytest.fixture(scope="module")
 def chats():
   generator = np.random.default_rng(0)
-  template = PromptTemplate(PlanFormat())
+  template = PromptTemplate(ListFormat())
   return [
       (template.messages(task.question, range(7)),
-       example_plan(task, range(7), generator).completion(template.format))
+       template.format.written(example_plan(task, range(7), generator)))
       for task in World(0).tasks("train", 240)]
 
 

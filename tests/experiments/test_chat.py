@@ -12,7 +12,7 @@ from conductor_jax.arena.world import understand
 from conductor_jax.errors import UserError
 from conductor_jax.workers.offer import Offer
 from conductor_jax.workflows.few_shot import OUTSIDE
-from conductor_jax.workflows.lists import PlanFormat, parse_lists
+from conductor_jax.workflows.lists import ListFormat, parse_lists
 from conductor_jax.workflows.workflow import ParsedPlan
 from configs import quickstart
 from experiments.chat import Chat, Fitting
@@ -143,13 +143,13 @@ class TestShots:
     assert shots == again != chat_of(**options, seed=1).template.shots
     workers = set()
     for shot in shots:
-      plan = parse_lists(shot.completion, PlanFormat(), workers=WORKERS)
+      plan = parse_lists(shot.completion, ListFormat(), workers=WORKERS)
       assert list(shot.models) == [*WORKERS]
       workers |= {step.worker for step in plan.workflow.steps}
     assert len(workers) > 2
 
   def test_they_are_in_the_format_that_is_asked_for_and_stand_in_the_prompt(self, arena, chat_of):
-    format = PlanFormat(access="none", subtasks=False)
+    format = ListFormat(access="none", subtasks=False)
     for source in ("outside", "training"):
       chat = chat_of(workflow__few_shot=3, workflow__few_shot_source=source,
                      workflow__access="none", workflow__subtasks=False, **self.LONG)
@@ -214,7 +214,7 @@ class TestExamplesOfTheWarmStart:
       offers.add(numbers)
       assert len(texts) == 3
       for text in texts:
-        plan = parse_lists(text, PlanFormat(), workers=numbers)
+        plan = parse_lists(text, ListFormat(), workers=numbers)
         assert isinstance(plan, ParsedPlan), plan
         used |= {(numbers, step.worker) for step in plan.workflow.steps}
     if renumber:
@@ -232,7 +232,7 @@ class TestExamplesOfTheWarmStart:
       assert (previous is not None) == ("A plan has been tried before" in prompt)
       later += previous is not None
       for text in texts:
-        plan = parse_lists(text, PlanFormat(), workers=WORKERS, previous=previous is not None)
+        plan = parse_lists(text, ListFormat(), workers=WORKERS, previous=previous is not None)
         assert isinstance(plan, ParsedPlan), plan
         if previous is None:
           assert plan.workflow.steps
@@ -254,7 +254,7 @@ class TestExamplesOfTheWarmStart:
     for task in splits.train[:50]:
       tokens = chat.example_tokens(task, generator)
       assert tokens[-1] == chat.tokenizer.eos_token_id
-      plan = parse_lists(decoded(chat, tokens[:-1]), PlanFormat(), workers=WORKERS)
+      plan = parse_lists(decoded(chat, tokens[:-1]), ListFormat(), workers=WORKERS)
       assert isinstance(plan, ParsedPlan)
 
   def test_a_prefill_is_in_their_prompt_and_not_in_what_is_learnt(self, arena, chat_of):

@@ -21,7 +21,7 @@ def headings(text):
 def test_a_rollout_has_its_question_its_plan_and_what_came_of_it():
   text = shown()
   assert headings(text) == [
-      "Question", "Completion", "Worker answers", "Final answer", "Reference"]
+      "Question", "Completion", "Workflow", "Worker answers", "Final answer", "Reference"]
   assert "</span> <i>words</i> Spell 0.</summary>" in text
 
 
@@ -81,3 +81,51 @@ def test_a_call_without_an_answer_says_what_went_wrong():
 def test_a_long_question_is_cut_between_words_in_the_line_that_is_always_seen():
   task = {"id": "t", "question": "word\n" * 40, "kind": "words", "reference": ""}
   assert "</i> " + "word " * 18 + "…</summary>" in shown(task=task)
+
+
+def credited(number=0, **changes):
+  """A rollout with credit for its fields."""
+  return rollout(
+      number, completion="model_id = [0, 1]", token_starts=[0, 8, 10, 17],
+      advantages=[0.5, 0.5, 1.0, 0.5],
+      plan=[{"worker": 0, "subtask": "Look.", "sees": [], "sees_previous": False},
+            {"worker": 1, "subtask": "Add.", "sees": [0], "sees_previous": False}],
+      counterfactuals=[{"family": "dependency", "step": 1, "span": [11, 17], "removed": [0],
+                        "delta": 0.5}], **changes)
+
+
+def test_a_rollout_with_credit_has_a_picture_and_beside_it_a_graph():
+  text = rollout_samples([credited()], WORKERS)
+  assert '<div class="beside"><div><h4>Completion</h4><div class="tokens"><span class=' in text
+  assert '</div><div><h4>Workflow</h4><div class="graph"><svg ' in text
+  assert "dependency of step 1 on 0: Δ +0.5</span>" in text
+  assert '<p class="scale">Dashed: what a counterfactual took away.</p>' in text
+
+
+def test_all_rollouts_of_a_page_have_one_scale():
+  text = rollout_samples([credited(), credited(1) | {"advantages": [-4.0, 0.0, 0.0, 0.0]}], WORKERS)
+  assert text.count("<span>wanted +4</span>") == 2
+  assert '<span class="wanted" style="--share:12%" title="advantage +0.5">' in text
+
+
+def test_a_plan_that_does_not_parse_says_why_and_has_no_graph():
+  text = shown(plan="<no> lists", calls=[])
+  assert "<p>The plan does not parse: &lt;no&gt; lists</p>" in text
+  assert "Workflow" not in text and "<svg" not in text
+
+
+def test_a_rejected_rollout_keeps_its_graph_and_its_text_has_no_colours():
+  text = rollout_samples([credited(reward=None, reward_parts=None) | {
+      "advantages": None, "counterfactuals": []}], WORKERS)
+  assert "<h4>Completion</h4><pre>model_id = [0, 1]</pre>" in text
+  assert "<title>step 1 sees step 0</title>" in text and "Dashed" not in text
+
+
+def test_rows_of_older_logs_are_shown_as_they_are():
+  text = shown()
+  assert "<h4>Completion</h4><pre>model_id = [0]</pre>" in text
+  assert "tokens" not in text and "scale" not in text
+
+
+def test_worker_answers_are_counted_as_the_steps_are():
+  assert '<h4>Worker answers</h4><ol start="0"><li><b>small</b>' in shown()

@@ -14,7 +14,7 @@ from conductor_jax.tasks.task import Task
 from conductor_jax.workers.call import Usage
 from conductor_jax.workers.client import PoolClient
 from conductor_jax.workflows.executor import Executor
-from conductor_jax.workflows.lists import PlanFormat
+from conductor_jax.workflows.lists import ListFormat
 from conductor_jax.workflows.prompts import PromptTemplate
 from conductor_jax.workflows.workflow import ParseFailure, Step, Workflow
 
@@ -86,7 +86,7 @@ async def conductor(workers):
       def strategy(sampler, law="all", renumber=False, **options) -> ConductorStrategy:
         return ConductorStrategy(Conductor(
             sampler=sampler, tokenizer=Characters(), executor=Executor(client, context="messages"),
-            graders=graders, reward_values=RewardValues(), template=PromptTemplate(PlanFormat()),
+            graders=graders, reward_values=RewardValues(), template=PromptTemplate(ListFormat()),
             temperature=1.0, max_prompt=1000), workers.offers(law, renumber=renumber),
             **{"temperature": 0.0, "variant": "step 7"} | options)
 

@@ -10,21 +10,21 @@ from conductor_jax.tasks.task import Task
 from conductor_jax.workers.client import PoolClient
 from conductor_jax.workers.offer import OfferLaw
 from conductor_jax.workflows.executor import Executor
-from conductor_jax.workflows.lists import PlanFormat, parse_lists, render_lists
+from conductor_jax.workflows.lists import ListFormat, parse_lists, render_lists
 from conductor_jax.workflows.workflow import PLAIN_SUBTASK
 
 TASKS = [Task(f"t{i}", f"Question {i}?", "4", "arithmetic") for i in range(8)]
 
 
 def draws(access: str, count: int = 3000, workers=range(4)) -> list:
-  generator, format = np.random.default_rng(0), PlanFormat(3, access)
+  generator, format = np.random.default_rng(0), ListFormat(3, access)
   return [random_workflow(generator, workers=workers, format=format) for _ in range(count)]
 
 
 @pytest.mark.parametrize("subtasks", [True, False])
 @pytest.mark.parametrize("access", ["binary", "positions", "none"])
 def test_random_plans_are_valid_plans_of_every_format(access, subtasks):
-  format = PlanFormat(3, access, subtasks)
+  format = ListFormat(3, access, subtasks)
   for workflow in draws(access, 100):
     parsed = parse_lists(render_lists(workflow, format), format, workers=range(4))
     assert parsed.workflow == workflow
@@ -59,7 +59,7 @@ async def answer(workers, tasks: list[Task], seed: int, law: str = "all") -> dic
       workers.pool.subset(range(3)), request_timeout=5, max_attempts=1) as client:
     async with Graders() as graders:
       strategy = RandomPlan(
-          Executor(client, context="messages"), graders, format=PlanFormat(3),
+          Executor(client, context="messages"), graders, format=ListFormat(3),
           offers=OfferLaw(law, workers.names[:3], {}))
       attempts = await gather_all(strategy.answer(task, seed=seed) for task in tasks)
   return {a.task.id: (a.plan, a.transcript.answer, a.grade, a.offered) for a in attempts}

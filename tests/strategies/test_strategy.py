@@ -6,7 +6,7 @@ from conductor_jax.tasks.graders import Graders
 from conductor_jax.tasks.task import Grade, Task
 from conductor_jax.workers.client import PoolClient
 from conductor_jax.workflows.executor import Executor
-from conductor_jax.workflows.lists import PlanFormat
+from conductor_jax.workflows.lists import ListFormat
 from conductor_jax.workflows.workflow import ParseFailure, Step, Workflow
 
 PLAN = Workflow((Step(2, "Answer the question."),))
@@ -58,7 +58,7 @@ async def test_all_strategies_are_offered_the_same_workers_for_a_task_and_a_seed
   async with PoolClient(workers.pool, request_timeout=5, max_attempts=1) as client:
     async with Graders() as graders:
       executor, law = Executor(client, context="messages"), "fixed:3"
-      random = RandomPlan(executor, graders, format=PlanFormat(), offers=workers.offers(law))
+      random = RandomPlan(executor, graders, format=ListFormat(), offers=workers.offers(law))
       best = BestSingleWorker(range(5), executor, graders, workers.offers(law))
       for task in TASKS:
         offered = task_offer(workers.offers(law), task, 5).workers

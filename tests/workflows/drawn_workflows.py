@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from conductor_jax.workflows.lists import PlanFormat
+from conductor_jax.workflows.lists import ListFormat
 from conductor_jax.workflows.workflow import PLAIN_SUBTASK, Step, Workflow
 
 SUBTASKS = st.one_of(
@@ -12,7 +12,7 @@ SUBTASKS = st.one_of(
 ).filter(str.strip)
 
 
-BINARY = PlanFormat()
+BINARY = ListFormat()
 
 
 @st.composite

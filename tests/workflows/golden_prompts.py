@@ -15,7 +15,7 @@ import numpy as np
 from conductor_jax.models.gguf import read_gguf, smollm2_path
 from conductor_jax.models.tokenizer import gguf_tokenizer
 from conductor_jax.workflows.few_shot import OUTSIDE
-from conductor_jax.workflows.lists import PlanFormat
+from conductor_jax.workflows.lists import ListFormat
 from conductor_jax.workflows.prompts import PromptTemplate, Shot
 
 FOLDER = Path(__file__).parent / "golden"
@@ -26,15 +26,15 @@ MODELS = range(7)
 # By the file's name: the format, and the answer of the round before.
 CASES = {
     f"{access}{'' if subtasks else '-no-subtasks'}{'' if previous is None else '-later'}":
-        (PlanFormat(access=access, subtasks=subtasks), previous)
+        (ListFormat(access=access, subtasks=subtasks), previous)
     for access in ("binary", "positions", "none") for subtasks in (True, False)
     for previous in (None, ANSWER)}
 
 
-def template(format: PlanFormat, examples: int = 4, prefill: str = PREFILL) -> PromptTemplate:
+def template(format: ListFormat, examples: int = 4, prefill: str = PREFILL) -> PromptTemplate:
   """A template with the project's own examples."""
   return PromptTemplate(format, tuple(
-      Shot(example.question, example.models, example.completion(format))
+      Shot(example.question, example.models, format.written(example))
       for example in OUTSIDE[:examples]), prefill)
 
 

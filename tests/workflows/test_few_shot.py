@@ -6,12 +6,13 @@ import pytest
 
 from conductor_jax.arena.world import understand
 from conductor_jax.errors import UserError
-from conductor_jax.workflows.few_shot import OUTSIDE, Example, read_examples
-from conductor_jax.workflows.lists import PlanFormat, parse_lists
+from conductor_jax.workflows.few_shot import OUTSIDE, read_examples
+from conductor_jax.workflows.format import Example
+from conductor_jax.workflows.lists import ListFormat, parse_lists
 from conductor_jax.workflows.workflow import PLAIN_SUBTASK, ParsedPlan, Step, Workflow
 from tests.workflows.golden_prompts import PREFILL
 
-FORMATS = [PlanFormat(access=access, subtasks=subtasks)
+FORMATS = [ListFormat(access=access, subtasks=subtasks)
            for access in ("binary", "positions", "none") for subtasks in (True, False)]
 LINE = {"question": "Why?", "models": 3, "thought": "Two steps.", "steps": [
     {"worker": 2, "subtask": "Explain it.", "sees": []},
@@ -27,16 +28,16 @@ class TestOutside:
   @pytest.mark.parametrize("format", FORMATS, ids=str)
   def test_every_one_parses_back_in_every_format_behind_a_prefill(self, format):
     for example in OUTSIDE:
-      completion = example.completion(format)
+      completion = format.written(example)
       assert completion.startswith(f"{example.thought}\nmodel_id = [")
       for text in (completion, PREFILL + completion):
         parsed = parse_lists(text, format, workers=example.models)
-        assert isinstance(parsed, ParsedPlan) and parsed.workflow == example.fitted(format)
+        assert isinstance(parsed, ParsedPlan) and parsed.workflow == format.fitted(example)
 
   def test_where_there_is_room_for_all_of_it_nothing_is_changed(self):
     for example in OUTSIDE:
       for access in ("binary", "positions"):
-        assert example.fitted(PlanFormat(access=access)) == example.workflow
+        assert ListFormat(access=access).fitted(example) == example.workflow
 
   def test_none_is_a_question_of_the_arena(self):
     assert [understand(example.question) for example in OUTSIDE] == [None] * 5
@@ -49,28 +50,28 @@ class TestFitted:
   THREE = Workflow((Step(0, "a"), Step(1, "b", (0,)), Step(2, "c", (1,))))
 
   def test_without_subtasks_the_plain_one_takes_their_place(self):
-    fitted = Example("Q", range(3), "T", self.THREE).fitted(PlanFormat(5, "positions", False))
+    fitted = ListFormat(5, "positions", False).fitted(Example("Q", range(3), "T", self.THREE))
     assert fitted == Workflow((
         Step(0, PLAIN_SUBTASK), Step(1, PLAIN_SUBTASK, (0,)), Step(2, PLAIN_SUBTASK, (1,))))
 
   def test_without_access_lists_no_step_sees_another_nor_the_answer_before(self):
     opened = Workflow((Step(0, "a", (), True), Step(1, "b", (0,), True)))
     for previous in (None, "4"):
-      fitted = Example("Q", range(3), "T", opened, previous).fitted(PlanFormat(access="none"))
+      fitted = ListFormat(access="none").fitted(Example("Q", range(3), "T", opened, previous))
       assert fitted == Workflow((Step(0, "a"), Step(1, "b")))
 
   def test_a_step_that_sees_some_of_the_earlier_ones_does_not_fit_binary_access(self):
     with pytest.raises(ValueError, match=(
         r"^under binary access step 2 sees all earlier steps or none, and not \[1\]$")):
-      Example("Q", range(3), "T", self.THREE).fitted(PlanFormat())
+      ListFormat().fitted(Example("Q", range(3), "T", self.THREE))
 
   def test_in_a_later_round_binary_access_to_all_steps_opens_the_answer_before_too(self):
     two = Workflow((Step(0, "a"), Step(1, "b", (0,))))
     example = Example("Q", range(3), "T", two, "4")
-    assert [step.sees_previous for step in example.fitted(PlanFormat()).steps] == [False, True]
-    assert example.fitted(PlanFormat(access="positions")) == two
-    assert example.completion(PlanFormat()).endswith('access_list = [[], ["all"]]')
-    assert example.completion(PlanFormat(access="positions")).endswith("access_list = [[], [0]]")
+    assert [step.sees_previous for step in ListFormat().fitted(example).steps] == [False, True]
+    assert ListFormat(access="positions").fitted(example) == two
+    assert ListFormat().written(example).endswith('access_list = [[], ["all"]]')
+    assert ListFormat(access="positions").written(example).endswith("access_list = [[], [0]]")
 
 
 class TestFile:

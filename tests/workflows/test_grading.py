@@ -32,7 +32,7 @@ class ScriptedExecutor:
 
   async def run(
       self, workflow: Workflow, question: str, *, seed: int, group: RunGroup | None = None,
-      previous: tuple[str, str] | None = None
+      previous: tuple[str, str] | None = None, original: Transcript | None = None
   ) -> Transcript:
     self.begun.append((question, seed))
     self.previous[seed] = previous

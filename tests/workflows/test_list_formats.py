@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conductor_jax.workflows.lists import PlanFormat, parse_lists, render_lists
+from conductor_jax.workflows.lists import ListFormat, parse_lists, render_lists
 from conductor_jax.workflows.workflow import (
     PLAIN_SUBTASK,
     ParsedPlan,
@@ -14,11 +14,11 @@ from conductor_jax.workflows.workflow import (
 )
 from tests.workflows.drawn_workflows import workflows
 
-FORMATS = [PlanFormat(access=access, subtasks=subtasks)
+FORMATS = [ListFormat(access=access, subtasks=subtasks)
            for access in ("binary", "positions", "none") for subtasks in (True, False)]
-BOTH, POSITIONS = PlanFormat(), PlanFormat(access="positions")
-NO_SUBTASKS, NO_ACCESS = PlanFormat(subtasks=False), PlanFormat(access="none")
-MODELS_ONLY = PlanFormat(access="none", subtasks=False)
+BOTH, POSITIONS = ListFormat(), ListFormat(access="positions")
+NO_SUBTASKS, NO_ACCESS = ListFormat(subtasks=False), ListFormat(access="none")
+MODELS_ONLY = ListFormat(access="none", subtasks=False)
 IDS = [f"{format.access}, {'with' if format.subtasks else 'no'} subtasks" for format in FORMATS]
 
 MODELS = "model_id = [2, 5]"
@@ -136,7 +136,7 @@ class TestLaterRounds:
     assert render_lists(Workflow(()), format, previous=True) == empty
 
   def test_more_steps_than_allowed_are_refused_in_later_rounds_too(self):
-    assert failure("model_id = [0, 0, 0]", PlanFormat(2, "none", False), previous=True).reason == (
+    assert failure("model_id = [0, 0, 0]", ListFormat(2, "none", False), previous=True).reason == (
         "the plan has 3 steps, allowed are 0 to 2")
 
   def test_lists_of_which_one_only_is_empty_are_refused(self):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conductor_jax.workflows.lists import PlanFormat, parse_lists, render_lists
+from conductor_jax.workflows.lists import ListFormat, parse_lists, render_lists
 from conductor_jax.workflows.workflow import ParsedPlan, ParseFailure, Step, Workflow
 from tests.workflows.drawn_workflows import workflows
 
@@ -16,11 +16,11 @@ access_list = [[], ["all"]]"""
 
 
 def parse(completion, workers=7, max_steps=5, access="binary"):
-  return parse_lists(completion, PlanFormat(max_steps, access), workers=range(workers))
+  return parse_lists(completion, ListFormat(max_steps, access), workers=range(workers))
 
 
 def render(workflow, access="binary"):
-  return render_lists(workflow, PlanFormat(access=access))
+  return render_lists(workflow, ListFormat(access=access))
 
 
 def steps(completion, **options):

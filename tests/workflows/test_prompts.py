@@ -12,7 +12,7 @@ from conductor_jax.errors import UserError
 from conductor_jax.models.gguf import read_gguf
 from conductor_jax.models.tokenizer import gguf_tokenizer
 from conductor_jax.workers.pools import paper_pool
-from conductor_jax.workflows.lists import PlanFormat
+from conductor_jax.workflows.lists import ListFormat
 from conductor_jax.workflows.prompts import PromptTemplate, Shot
 from tests.small_conductor import byte_tokenizer
 from tests.workflows.golden_prompts import (
@@ -28,7 +28,7 @@ from tests.workflows.golden_prompts import (
     whole_text,
 )
 
-PLAIN = PromptTemplate(PlanFormat())
+PLAIN = PromptTemplate(ListFormat())
 FORMATS = {name: format for name, (format, previous) in CASES.items() if previous is None}
 
 
@@ -74,7 +74,7 @@ class TestGolden:
 class TestMessages:
 
   def test_messages_are_one_system_and_one_user_turn(self):
-    for each in (PLAIN, template(PlanFormat())):
+    for each in (PLAIN, template(ListFormat())):
       assert [message["role"] for message in each.messages("Why?", range(2))] == ["system", "user"]
 
   def test_workers_appear_as_numbers_only(self):
@@ -101,12 +101,12 @@ class TestMessages:
 
   @pytest.mark.parametrize("format", FORMATS.values(), ids=FORMATS)
   def test_system_text_shows_the_lists_of_the_format_in_order_and_the_step_limit(self, format):
-    format = PlanFormat(4, format.access, format.subtasks)
+    format = ListFormat(4, format.access, format.subtasks)
     system = PromptTemplate(format).messages("Why?", range(3))[0]["content"]
     places = [system.index(f"\n{name} = [") for name in format.names]
     assert places == sorted(places)
     assert "4 at most" in system
-    for name in set(PlanFormat().names) - set(format.names):
+    for name in set(ListFormat().names) - set(format.names):
       assert name not in system
     assert ("subtask" in system) == format.subtasks
     assert ("access" in system) == (format.access != "none")
@@ -120,14 +120,14 @@ class TestMessages:
 
   def test_system_text_explains_only_the_access_lists_that_parse(self):
     binary = PLAIN.messages("Why?", range(3))[0]["content"]
-    positions = PromptTemplate(PlanFormat(access="positions")).messages(
+    positions = PromptTemplate(ListFormat(access="positions")).messages(
         "Why?", range(3))[0]["content"]
     assert 'access_list = [[] or ["all"], ...]' in binary and "counted from 0" not in binary
     assert "access_list = [[earlier steps], ...]" in positions and '"all"' not in positions
 
   def test_examples_stand_behind_the_explanation_each_with_its_own_models_and_the_prefill(self):
     shots = (Shot("Why?", (0, 3), "model_id = [3]"), Shot("How?", range(1), "model_id = [0]"))
-    each = PromptTemplate(PlanFormat(), shots, "Well.\n")
+    each = PromptTemplate(ListFormat(), shots, "Well.\n")
     assert each.messages("Q", range(2))[0]["content"] == (
         PLAIN.messages("Q", range(2))[0]["content"]
         + "\n\nExample 1\n\nQuestion: Why?\n\nAvailable models: Model 0, Model 3\n\n"
@@ -140,7 +140,7 @@ class TestMessages:
         "Question: Why?\n\nAnswer so far: Four.\n\nAvailable models: Model 0, Model 1")
     added = later[0]["content"].removeprefix(first[0]["content"])
     assert "write the lists without entries" in added and '["all"]` also opens that answer' in added
-    none = PromptTemplate(PlanFormat(access="none")).messages("Why?", range(2), previous="Four.")
+    none = PromptTemplate(ListFormat(access="none")).messages("Why?", range(2), previous="Four.")
     assert "without entries" in none[0]["content"] and "all" not in none[0]["content"].split(
         "without entries")[1]
 
@@ -148,11 +148,11 @@ class TestMessages:
 class TestTokens:
 
   def test_they_are_those_of_the_chat_and_then_those_of_the_prefill(self, bytewise):
-    tokens = template(PlanFormat()).tokens(bytewise, "Why?", range(2))
+    tokens = template(ListFormat()).tokens(bytewise, "Why?", range(2))
     prefill = bytewise.encode(PREFILL, add_special_tokens=False)
     assert len(prefill) == len(PREFILL) and tokens[-len(prefill):] == prefill
     chat = bytewise.apply_chat_template(
-        template(PlanFormat()).messages("Why?", range(2)), add_generation_prompt=True,
+        template(ListFormat()).messages("Why?", range(2)), add_generation_prompt=True,
         tokenize=False)
     assert bytewise.decode(tokens) == chat + PREFILL
     assert chat.endswith("<|im_start|>assistant\n")
@@ -172,7 +172,7 @@ class TestLimit:
 
   def shown(self, tokenizer, previous, limit):
     """The answer as it is shown, and the number of tokens."""
-    each = template(PlanFormat(), examples=0)
+    each = template(ListFormat(), examples=0)
     tokens = each.tokens(tokenizer, QUESTION, MODELS, previous=previous, limit=limit)
     text = tokenizer.decode(tokens)
     assert text.endswith(PREFILL)
@@ -212,7 +212,7 @@ class TestLimit:
       shown, tokens = self.shown(bytewise, previous, 100)
       assert tokens > 100
     assert shown == "[500 characters left out]\n"
-    each = template(PlanFormat())
+    each = template(ListFormat())
     assert each.tokens(bytewise, QUESTION, MODELS, limit=100) == each.tokens(
         bytewise, QUESTION, MODELS)
 
@@ -221,7 +221,7 @@ class TestPrefill:
   COMPLETION = "One model is enough.\nmodel_id = [0]"
 
   def check(self, tokenizer, prefill):
-    template(PlanFormat(), prefill=prefill).check_prefill(
+    template(ListFormat(), prefill=prefill).check_prefill(
         tokenizer, QUESTION, MODELS, self.COMPLETION)
 
   @pytest.mark.parametrize("prefill", [PREFILL, "", "Plan:\n", "Let me think."])
